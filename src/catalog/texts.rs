@@ -1,0 +1,105 @@
+//! Which texts of a card stand for it.
+//!
+//! Only positive parts are used: "not for refunds" would attract refunds. The negative parts are for the decider.
+
+use serde_json::Value;
+
+use crate::text::{terms, tokenise};
+use crate::tool::ToolCard;
+
+/// Texts to embed: the name in words with `what`, then each wording and example. Never empty.
+///
+/// Parameter descriptions stay out: they gain on the lexical side and blur the vector (measured on the development
+/// sets).
+pub(super) fn dense_texts(card: &ToolCard) -> Vec<String> {
+    let name = name_words(&card.name);
+    let what = card.description.what.trim();
+    let head = if what.is_empty() { name } else { format!("{name}: {what}") };
+    let mut texts = vec![head];
+    for text in card.description.when_to_use.iter().chain(&card.examples) {
+        let text = text.trim();
+        if !text.is_empty() && !texts.iter().any(|known| known == text) {
+            texts.push(text.to_owned());
+        }
+    }
+    texts
+}
+
+/// Words to index: name, domain, `what`, wordings, examples, parameter names and their descriptions.
+pub(super) fn lexical_terms(card: &ToolCard) -> Vec<String> {
+    let mut all = terms(&card.name);
+    let description = &card.description;
+    let texts = std::iter::once(&description.what).chain(&description.when_to_use).chain(&card.examples);
+    for text in texts.chain(&card.tags).chain(&card.domain) {
+        all.extend(terms(text));
+    }
+    parameter_terms(&card.parameters, 0, &mut all);
+    all
+}
+
+/// Deepest level of nested parameters that is indexed.
+const MAX_DEPTH: usize = 4;
+
+fn parameter_terms(schema: &Value, depth: usize, all: &mut Vec<String>) {
+    let Some(properties) = schema.get("properties").and_then(Value::as_object) else { return };
+    let mut names: Vec<&String> = properties.keys().collect();
+    names.sort_unstable();
+    for name in names {
+        let property = &properties[name];
+        all.extend(terms(name));
+        if let Some(description) = property.get("description").and_then(Value::as_str) {
+            all.extend(terms(description));
+        }
+        if depth < MAX_DEPTH {
+            parameter_terms(property, depth + 1, all);
+            if let Some(items) = property.get("items") {
+                parameter_terms(items, depth + 1, all);
+            }
+        }
+    }
+}
+
+/// `trackShipment`, `track_shipment` and `mcp__x__track.shipment` in words.
+fn name_words(name: &str) -> String {
+    tokenise_keeping_han(name)
+}
+
+/// Like [`tokenise`] for Latin parts, but Han runs stay whole: bigrams are no text for an encoder.
+fn tokenise_keeping_han(name: &str) -> String {
+    let mut words: Vec<String> = Vec::new();
+    let mut latin = String::new();
+    let mut other = String::new();
+    let flush = |latin: &mut String, other: &mut String, words: &mut Vec<String>| {
+        words.extend(tokenise(latin));
+        if !other.is_empty() {
+            words.push(std::mem::take(other));
+        }
+        latin.clear();
+    };
+    for c in name.chars() {
+        if c.is_ascii() {
+            if !other.is_empty() {
+                flush(&mut latin, &mut other, &mut words);
+            }
+            latin.push(c);
+        } else {
+            if !latin.is_empty() {
+                flush(&mut latin, &mut other, &mut words);
+            }
+            other.push(c);
+        }
+    }
+    flush(&mut latin, &mut other, &mut words);
+    words.join(" ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_become_words_in_both_scripts() {
+        assert_eq!(name_words("mcp__plugin_x__askCodex"), "mcp plugin x ask codex");
+        assert_eq!(name_words("查询订单_v2"), "查询订单 v2");
+    }
+}

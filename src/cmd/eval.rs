@@ -1,0 +1,147 @@
+//! `pointsman eval`: scores a labelled set and prints the figures.
+
+use std::num::NonZeroUsize;
+use std::path::PathBuf;
+
+use clap::ValueEnum;
+use indicatif::{ProgressBar, ProgressStyle};
+use pointsman::evaluate::{self, Progress, Stage};
+
+use super::failure::Failure;
+use super::options::Options;
+use super::{block_on, logging};
+
+/// Score a labelled set, as docs/EVALUATION.md describes.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    #[command(flatten)]
+    options: Options,
+    /// Labelled utterances, one JSON object a line.
+    #[arg(long, value_name = "FILE")]
+    pub queries: PathBuf,
+    /// How far each request goes.
+    #[arg(long, value_enum, default_value_t = StageArg::Route)]
+    pub stage: StageArg,
+    /// Ask each row against its own candidates instead of the whole registry.
+    #[arg(long)]
+    pub candidates: bool,
+    /// Make the first N rows per tool of --examples-from example utterances.
+    #[arg(long, value_name = "N", requires = "examples_from")]
+    pub examples: Option<NonZeroUsize>,
+    /// Labelled utterances to take the examples from; they are not scored.
+    #[arg(long, value_name = "FILE", requires = "examples")]
+    pub examples_from: Option<PathBuf>,
+    /// Score N rows, drawn without replacement.
+    #[arg(long, value_name = "N")]
+    pub limit: Option<NonZeroUsize>,
+    /// Seed of the draw.
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub seed: u64,
+    #[arg(long, value_enum, default_value_t = FormatArg::Text)]
+    pub format: FormatArg,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum StageArg {
+    Prefilter,
+    Route,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum FormatArg {
+    Text,
+    Json,
+}
+
+/// Figures go to standard output, everything else to standard error.
+pub fn run(args: Args) -> Result<(), Failure> {
+    // One decision line a row would bury the figures.
+    let mut settings = args.options.load(vec![("log.decisions".into(), "off".into())])?.settings;
+    if settings.pipeline.registries.is_empty() {
+        return Err(
+            Failure::unusable(anyhow::anyhow!("there is no registry to score")).remedy("give one with --registry FILE")
+        );
+    }
+    settings.log_level = "warn".into();
+    logging::init(&settings)?;
+    let options = evaluate::Options {
+        queries: args.queries,
+        stage: match args.stage {
+            StageArg::Prefilter => Stage::Prefilter,
+            StageArg::Route => Stage::Route,
+        },
+        candidates: args.candidates,
+        examples: args.examples.map(NonZeroUsize::get).zip(args.examples_from),
+        limit: args.limit.map(NonZeroUsize::get),
+        seed: args.seed,
+    };
+    let bar = progress_bar();
+    let result = block_on(async {
+        let scored = evaluate::evaluate(&options, settings.pipeline, &|progress| show(&bar, progress)).await;
+        scored.map_err(|error| if error.is_input() { Failure::unusable(error) } else { Failure::failed(error) })
+    });
+    bar.finish_and_clear();
+    let report = result?;
+    match args.format {
+        FormatArg::Text => print!("{}", report.to_text()),
+        FormatArg::Json => println!("{}", report.to_json()),
+    }
+    Ok(())
+}
+
+/// On standard error, and only if that is a terminal.
+fn progress_bar() -> ProgressBar {
+    let style =
+        ProgressStyle::with_template("{msg:>9} {wide_bar} {pos}/{len} {eta}").unwrap_or(ProgressStyle::default_bar());
+    ProgressBar::new(0).with_style(style)
+}
+
+fn show(bar: &ProgressBar, progress: Progress) {
+    let (message, done, total) = match progress {
+        Progress::Embedding { done, total } => ("embedding", done, total),
+        Progress::Scoring { done, total } => ("scoring", done, total),
+    };
+    bar.set_message(message);
+    bar.set_length(total as u64);
+    bar.set_position(done as u64);
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+    use clap::error::ErrorKind;
+
+    use super::*;
+
+    #[derive(Debug, Parser)]
+    struct Cli {
+        #[command(flatten)]
+        args: Args,
+    }
+
+    fn parse(flags: &str) -> Result<Args, ErrorKind> {
+        let words = std::iter::once("eval").chain(flags.split_whitespace());
+        Cli::try_parse_from(words).map(|cli| cli.args).map_err(|err| err.kind())
+    }
+
+    #[test]
+    fn flags_have_the_documented_defaults() {
+        let args = parse("--registry a.yaml --queries q.jsonl").unwrap();
+        assert_eq!((args.stage, args.format, args.seed), (StageArg::Route, FormatArg::Text, 0));
+        assert_eq!((args.limit, args.examples, args.candidates), (None, None, false));
+        let args = parse(
+            "--registry a --registry b --queries q --stage prefilter --candidates --limit 5 --seed 9 --format json",
+        );
+        assert_eq!(args.map(|args| (args.stage, args.seed)), Ok((StageArg::Prefilter, 9)));
+    }
+
+    #[test]
+    fn flags_that_need_each_other_are_asked_for() {
+        let error = |flags: &str| parse(flags).unwrap_err();
+        assert_eq!(error("--registry a"), ErrorKind::MissingRequiredArgument);
+        assert_eq!(error("--registry a --queries q --examples 3"), ErrorKind::MissingRequiredArgument);
+        assert_eq!(error("--registry a --queries q --examples-from f"), ErrorKind::MissingRequiredArgument);
+        assert_eq!(error("--registry a --queries q --limit 0"), ErrorKind::ValueValidation);
+        assert!(parse("--registry a --queries q --examples 3 --examples-from f").is_ok());
+    }
+}

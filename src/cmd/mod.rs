@@ -1,0 +1,76 @@
+//! The command line: one file a subcommand.
+
+mod failure;
+mod logging;
+mod options;
+mod progress;
+mod render;
+
+mod config;
+mod eval;
+mod route;
+mod serve;
+
+use std::future::Future;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use clap::{Parser, Subcommand};
+
+use failure::Failure;
+
+/// A two-stage tool router: from what a user said to the right tool, validated arguments and an honest confidence.
+#[derive(Parser)]
+#[command(
+    name = "pointsman",
+    version,
+    propagate_version = true,
+    after_help = "Exit codes: 0 done, 1 failed, 2 unusable configuration or input.\n\
+                  Environment: POINTSMAN_SECTION__KEY, such as POINTSMAN_LLM__BASE_URL, sets any configuration key.\n\n\
+                  Examples:\n  \
+                  pointsman serve --registry examples/shop/registry.yaml\n  \
+                  pointsman route --registry examples/shop/registry.yaml \"where is my parcel\"\n  \
+                  pointsman config print --config pointsman.toml"
+)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Serve the router over gRPC, with metrics and probes over HTTP
+    Serve(serve::Args),
+    /// Route one utterance, in process or by a running server
+    Route(route::Args),
+    /// Score a labelled set, as docs/EVALUATION.md describes
+    Eval(eval::Args),
+    /// Check or print the effective configuration
+    Config(config::Args),
+}
+
+/// Parses the command line and runs it. Flags that cannot be used end in clap's own message and exit code 2.
+pub fn run() -> ExitCode {
+    let result = match Cli::parse().command {
+        Command::Serve(args) => serve::run(args),
+        Command::Route(args) => route::run(args),
+        Command::Eval(args) => eval::run(args),
+        Command::Config(args) => config::run(args),
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => failure.report(),
+    }
+}
+
+/// Runs `work` to its end on a runtime of its own.
+fn block_on<T>(work: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()
+        .map_err(|err| Failure::failed(err).context("cannot start the async runtime"))?;
+    let result = runtime.block_on(work);
+    // A blocking task that hangs must not keep the process alive.
+    runtime.shutdown_timeout(Duration::from_secs(1));
+    result
+}

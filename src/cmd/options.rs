@@ -1,0 +1,52 @@
+//! Flags that every command shares: where the configuration comes from.
+
+use std::path::PathBuf;
+
+use pointsman::config::{Loaded, Sources};
+
+use super::failure::Failure;
+
+/// Configuration file and registries.
+#[derive(clap::Args, Debug, Default)]
+pub struct Options {
+    /// Configuration file (TOML)
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// Registry file: YAML, TOML, JSON, or flat JSON lines; may be given several times
+    #[arg(long, value_name = "FILE")]
+    registry: Vec<String>,
+    /// Folder with the encoders; default: beside the executable, then ./models
+    #[arg(long, value_name = "DIR")]
+    models: Option<String>,
+    /// ONNX Runtime, the shared library or its folder; default: ORT_DYLIB_PATH, ./.runtime, then the system
+    #[arg(long, value_name = "PATH")]
+    onnxruntime: Option<String>,
+    /// Set any configuration key, such as --set cache.min_confidence=0.9; may be given several times
+    #[arg(long, value_name = "KEY=VALUE", value_parser = key_value)]
+    set: Vec<(String, String)>,
+}
+
+impl Options {
+    /// Defaults, then the file, the environment, and flags: these options and `more`.
+    pub fn load(&self, more: Vec<(String, String)>) -> Result<Loaded, Failure> {
+        let mut flags = self.set.clone();
+        flags.extend(self.registry.iter().map(|file| ("registry.files".to_owned(), file.clone())));
+        flags.extend(self.models.iter().map(|dir| ("embed.models_dir".to_owned(), dir.clone())));
+        flags.extend(self.onnxruntime.iter().map(|path| ("embed.onnxruntime".to_owned(), path.clone())));
+        flags.extend(more);
+        // A variable that is no Unicode is none of ours.
+        let env =
+            std::env::vars_os().filter_map(|(key, value)| Some((key.into_string().ok()?, value.into_string().ok()?)));
+        let loaded = Loaded::load(&Sources { file: self.config.clone(), env: env.collect(), flags })?;
+        // Logging starts only with these settings.
+        loaded.notices.iter().for_each(|notice| eprintln!("note: {notice}"));
+        Ok(loaded)
+    }
+}
+
+fn key_value(text: &str) -> Result<(String, String), String> {
+    match text.split_once('=') {
+        Some((key, value)) if !key.is_empty() => Ok((key.to_owned(), value.to_owned())),
+        Some(_) | None => Err("expected KEY=VALUE".into()),
+    }
+}

@@ -1,0 +1,166 @@
+//! The names, types and defaults of all settings. Units stand in the names; numbers are checked later.
+
+use serde::{Deserialize, Serialize};
+
+use crate::{decide, index};
+
+/// Whose values are never shown.
+pub(super) const SECRETS: [&str; 1] = ["llm.api_key"];
+
+/// Whose relative values in a file start at that file's folder.
+pub(super) const PATHS: [&str; 6] =
+    ["registry.files", "store.path", "embed.models_dir", "embed.onnxruntime", "llm.api_key_file", "log.decisions"];
+
+/// Values of path settings that are no paths.
+pub(super) const NO_PATHS: [&str; 3] = [IN_MEMORY, STDERR, OFF];
+pub(super) const IN_MEMORY: &str = ":memory:";
+pub(super) const STDERR: &str = "stderr";
+pub(super) const OFF: &str = "off";
+
+macro_rules! section {
+    ($(#[$doc:meta])* $name:ident { $($field:ident: $type:ty = $default:expr),* $(,)? }) => {
+        $(#[$doc])*
+        #[derive(Clone, Serialize, Deserialize)]
+        #[serde(deny_unknown_fields)]
+        pub(super) struct $name { $(pub $field: $type),* }
+
+        impl Default for $name {
+            fn default() -> Self {
+                Self { $($field: $default),* }
+            }
+        }
+    };
+}
+
+section!(Raw {
+    server: Server = Server::default(),
+    registry: Registry = Registry::default(),
+    store: Store = Store::default(),
+    embed: Embed = Embed::default(),
+    index: Index = Index::default(),
+    prefilter: Prefilter = Prefilter::default(),
+    local: Local = Local::default(),
+    llm: Llm = Llm::default(),
+    cache: Cache = Cache::default(),
+    route: Route = Route::default(),
+    log: Log = Log::default(),
+});
+
+section!(Server {
+    listen: String = "127.0.0.1:50051".into(),
+    http: String = "127.0.0.1:9090".into(),
+    drain_ms: u64 = 10_000,
+    max_message_mb: u64 = 64,
+    scopes: Option<Vec<String>> = None,
+});
+
+section!(Registry {
+    files: Vec<String> = Vec::new(),
+    strict: bool = false,
+});
+
+section!(Store {
+    path: Option<String> = None,
+});
+
+section!(Embed {
+    models_dir: Option<String> = None,
+    encoders: Vec<String> = vec!["minilm-l6-en".into(), "e5-small-zh-en".into()],
+    onnxruntime: Option<String> = None,
+    threads: u64 = 1,
+    max_batch: u64 = 16,
+    queue: u64 = 256,
+    allow_lexical_only: bool = false,
+});
+
+section!(Index { mode: IndexMode = IndexMode::Auto, exact_up_to: u64 = 20_000 });
+
+section!(Prefilter { hand_on_all_up_to: u64 = 15, shortlist_min: u64 = 5, shortlist_max: u64 = 8 });
+
+section!(Local { min_confidence: f64 = 0.35, min_confidence_write: f64 = 0.5, no_tool_below: f64 = 0.35 });
+
+section!(Llm {
+    base_url: String = String::new(),
+    model: String = String::new(),
+    api_key: String = String::new(),
+    api_key_file: Option<String> = None,
+    mode: LlmMode = LlmMode::Functions,
+    temperature: f64 = 0.0,
+    seed: Option<i64> = Some(7),
+    timeout_ms: u64 = 20_000,
+    max_attempts: u64 = 3,
+    max_repairs: u64 = 2,
+    max_completion_tokens: u64 = 512,
+    max_tools: u64 = 64,
+    concurrency: u64 = 8,
+    queue: u64 = 64,
+    breaker_failures: u64 = 6,
+    breaker_window_ms: u64 = 30_000,
+});
+
+section!(Cache {
+    enabled: bool = true,
+    capacity: u64 = 10_000,
+    ttl_s: u64 = 3_600,
+    min_confidence: f64 = 0.8,
+    destructive: bool = false,
+});
+
+section!(Route { deadline_ms: u64 = 30_000, max_in_flight: u64 = 256 });
+
+section!(Log {
+    decisions: String = STDERR.into(),
+    queue: u64 = 1_024,
+    level: String = "info".into(),
+    format: LogFormat = LogFormat::Text,
+});
+
+#[derive(Clone, Copy, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum IndexMode {
+    Auto,
+    Exact,
+    Hnsw,
+}
+
+impl From<IndexMode> for index::Mode {
+    fn from(mode: IndexMode) -> Self {
+        match mode {
+            IndexMode::Auto => Self::Auto,
+            IndexMode::Exact => Self::Exact,
+            IndexMode::Hnsw => Self::Hnsw,
+        }
+    }
+}
+
+#[derive(Clone, Copy, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum LlmMode {
+    Functions,
+    JsonSchema,
+}
+
+impl From<LlmMode> for decide::llm::AnswerMode {
+    fn from(mode: LlmMode) -> Self {
+        match mode {
+            LlmMode::Functions => Self::Functions,
+            LlmMode::JsonSchema => Self::JsonSchema,
+        }
+    }
+}
+
+#[derive(Clone, Copy, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum LogFormat {
+    Text,
+    Json,
+}
+
+impl From<LogFormat> for super::LogFormat {
+    fn from(format: LogFormat) -> Self {
+        match format {
+            LogFormat::Text => Self::Text,
+            LogFormat::Json => Self::Json,
+        }
+    }
+}

@@ -1,0 +1,299 @@
+//! Layers, reports and what must never be shown.
+
+use std::path::Path;
+
+use super::*;
+use crate::decision::log::Target;
+
+fn with_file(text: &str) -> (tempfile::TempDir, Sources) {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("pointsman.toml");
+    std::fs::write(&file, text).unwrap();
+    (folder, Sources { file: Some(file), ..Sources::default() })
+}
+
+fn env(pairs: &[(&str, &str)]) -> BTreeMap<String, String> {
+    pairs.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect()
+}
+
+fn flags(pairs: &[(&str, &str)]) -> Vec<(String, String)> {
+    pairs.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect()
+}
+
+#[track_caller]
+fn problems(sources: &Sources) -> Vec<Problem> {
+    Loaded::load(sources).expect_err("the configuration should be refused").0
+}
+
+fn sample() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("examples/pointsman.toml")
+}
+
+#[test]
+fn each_layer_wins_over_the_former() {
+    let (_folder, mut sources) = with_file("[llm]\nmodel = \"file\"\n[server]\nlisten = \"127.0.0.1:1\"\n");
+    let listen = |sources: &Sources| Loaded::load(sources).unwrap().settings.server.listen.port();
+    assert_eq!(listen(&Sources::default()), 50051);
+    assert_eq!(listen(&sources), 1);
+    sources.env = env(&[("POINTSMAN_SERVER__LISTEN", "127.0.0.1:2"), ("PATH", "/bin")]);
+    assert_eq!(listen(&sources), 2);
+    sources.flags = flags(&[("server.listen", "127.0.0.1:3")]);
+    assert_eq!(listen(&sources), 3);
+
+    let printed = Loaded::load(&sources).unwrap().print_text();
+    let line = |key: &str| printed.lines().find(|line| line.starts_with(key)).unwrap().to_owned();
+    assert!(line("listen").ends_with("# flag for server.listen"), "{printed}");
+    assert!(line("model ").ends_with("pointsman.toml:2"), "{printed}");
+    assert!(line("http").ends_with("# default"), "{printed}");
+    sources.flags.clear();
+    let json: Value = serde_json::from_str(&Loaded::load(&sources).unwrap().print_json()).unwrap();
+    assert_eq!(json["server"]["listen"]["origin"], "environment variable POINTSMAN_SERVER__LISTEN");
+    assert_eq!(json["server"]["listen"]["value"], "127.0.0.1:2");
+}
+
+#[test]
+fn what_is_printed_can_be_loaded_again() {
+    let loaded = Loaded::load(&Sources { flags: flags(&[("llm.model", "通义 \"q\"")]), ..Sources::default() }).unwrap();
+    let (_folder, sources) = with_file(&loaded.print_text());
+    assert_eq!(Loaded::load(&sources).unwrap().values["llm"], loaded.values["llm"]);
+}
+
+#[test]
+fn the_sample_states_every_setting_and_its_default() {
+    let sample = Loaded::load(&Sources { file: Some(sample()), ..Sources::default() }).unwrap();
+    let defaults = Loaded::load(&Sources::default()).unwrap();
+    assert_eq!(sample.values, defaults.values);
+    assert_eq!(sample.notices, Vec::<String>::new());
+    let text = std::fs::read_to_string(self::sample()).unwrap();
+    for (section, keys) in &defaults.values {
+        assert!(text.contains(&format!("[{section}]")));
+        for (key, value) in keys.as_object().unwrap() {
+            let has_fixed_default = !value.is_null() && !["path", "models_dir"].contains(&key.as_str());
+            assert_eq!(sample.origins[&format!("{section}.{key}")] != "default", has_fixed_default, "{section}.{key}");
+            assert!(text.contains(&format!("\n{key} = ")) || text.contains(&format!("\n#{key} = ")), "{section}.{key}");
+        }
+    }
+    // What is commented out is valid as well, apart from the key file that is not there.
+    let setting = |line: &str| match line.strip_prefix('#') {
+        Some(rest) if rest.starts_with(|c: char| c.is_ascii_lowercase()) => rest.to_owned(),
+        Some(_) | None => line.to_owned(),
+    };
+    let (_folder, sources) = with_file(&text.lines().map(setting).collect::<Vec<_>>().join("\n"));
+    let found = problems(&sources);
+    assert!(found.iter().all(|problem| problem.key == "llm.api_key_file"), "{found:?}");
+}
+
+#[test]
+fn all_problems_are_reported_together() {
+    let (_folder, mut sources) = with_file(
+        "listen = \"x\"\n[llm]\ntimeout_ms = \"abc\"\ntemprature = \"m\"\nbase_url = \"ftp://h\"\n[lmm]\n[index]\nmode = \
+         \"fast\"\n[cache]\nmin_confidence = 1.5\n[prefilter]\nshortlist_min = 9\n[embed]\nthreads = 0\n[log]\nqueue = \
+         2.5\n",
+    );
+    sources.env = env(&[
+        ("POINTSMAN_ROUTE__DEADLINE_MS", "soon"),
+        ("POINTSMAN_LLM_MODEL", "x"),
+        ("POINTSMAN_LOG__LEVLE", "debug"),
+        ("POINTSMAN_PORT_50051_TCP_ADDR", "10.0.0.1"),
+        ("POINTSMAN_SERVICE_HOST", "10.0.0.1"),
+        ("POINTSMAN_CACHE__TTL_S", ""),
+        ("POINTSMAN_LOG__LEVEL", "inf"),
+    ]);
+    sources.flags = flags(&[("server.http", "localhost:1")]);
+    let found = problems(&sources);
+    let keys: Vec<&str> = found.iter().map(|problem| problem.key.as_str()).collect();
+    let mut sorted = keys.clone();
+    sorted.sort_unstable();
+    assert_eq!(
+        sorted,
+        [
+            "cache.min_confidence",
+            "embed.threads",
+            "index.mode",
+            "listen",
+            "llm.base_url",
+            "llm.model",
+            "llm.temprature",
+            "llm.timeout_ms",
+            "llm_model",
+            "lmm",
+            "log.level",
+            "log.levle",
+            "log.queue",
+            "prefilter.shortlist_min",
+            "route.deadline_ms",
+            "server.http",
+        ],
+        "{found:#?}"
+    );
+    let count = keys.len();
+    let text = Problems(found).to_string();
+    assert_eq!(text.lines().count(), count);
+    for part in [
+        "pointsman.toml:3: `llm.timeout_ms`: invalid type: string \"abc\", expected a whole number, 0 or more",
+        "pointsman.toml:1: `listen`: there is no such setting (did you mean `server.listen`?)",
+        "`llm.temprature`: there is no such setting (did you mean `llm.temperature`?)",
+        "`lmm`: there is no such section (did you mean `llm`?)",
+        "environment variable POINTSMAN_LLM_MODEL: `llm_model`: there is no such setting (did you mean POINTSMAN_LLM__MODEL?)",
+        "expected one of `auto`, `exact`, `hnsw`",
+        "flag for server.http: `server.http`: expected an address with port",
+    ] {
+        assert!(text.contains(part), "{part}\nis not in\n{text}");
+    }
+}
+
+#[test]
+fn broken_toml_names_its_line_and_hides_nothing_else() {
+    let (_folder, mut sources) = with_file("[llm]\nmodel = \nseed = \"x\"\n[server\n");
+    sources.env = env(&[("POINTSMAN_LOG__QUEUE", "-1")]);
+    let found = problems(&sources);
+    assert!(found[0].origin.ends_with("pointsman.toml:2") && found[0].message.contains("not valid TOML"), "{found:#?}");
+    assert!(found.iter().any(|problem| problem.key == "log.queue"));
+    let missing = problems(&Sources { file: Some("absent/pointsman.toml".into()), ..Sources::default() });
+    assert!(missing[0].message.contains("cannot read"));
+}
+
+#[test]
+fn texts_become_what_the_setting_needs() {
+    let sources = Sources {
+        env: env(&[
+            ("POINTSMAN_EMBED__ENCODERS", "a, b"),
+            ("POINTSMAN_REGISTRY__STRICT", "true"),
+            ("POINTSMAN_LLM__MODEL", "7"),
+            ("POINTSMAN_LLM__BASE_URL", "http://127.0.0.1:8000/v1/"),
+            ("POINTSMAN_LLM__TEMPERATURE", "1"),
+            ("POINTSMAN_SERVER__SCOPES", "[\"orders:read\"]"),
+            ("POINTSMAN_STORE__PATH", ":memory:"),
+            ("POINTSMAN_LOG__DECISIONS", "off"),
+        ]),
+        flags: flags(&[
+            ("registry.files", "a,b.yaml"),
+            ("registry.files", "工具.jsonl"),
+            ("embed.threads", "1"),
+            ("embed.threads", "2"),
+            ("log.level", "warn, pointsman=debug"),
+        ]),
+        file: None,
+    };
+    let settings = Loaded::load(&sources).unwrap().settings;
+    assert_eq!(settings.pipeline.embed.encoders, ["a", "b"]);
+    assert!(settings.pipeline.strict);
+    let llm = settings.pipeline.llm.unwrap();
+    assert_eq!((llm.model.as_str(), llm.base_url.as_str(), llm.temperature), ("7", "http://127.0.0.1:8000/v1", 1.0));
+    assert_eq!(settings.server.scopes, Some(vec![Scope("orders:read".into())]));
+    assert_eq!(settings.pipeline.store, None);
+    assert_eq!(settings.pipeline.log.target, Target::Off);
+    assert_eq!(settings.pipeline.registries, [PathBuf::from("a,b.yaml"), PathBuf::from("工具.jsonl")]);
+    assert_eq!(settings.pipeline.embed.threads, 2);
+
+    assert_eq!(settings.log_level, "warn,pointsman=debug");
+
+    let one = Sources { flags: flags(&[("registry.files", "a,b.yaml")]), ..Sources::default() };
+    assert_eq!(Loaded::load(&one).unwrap().settings.pipeline.registries, [PathBuf::from("a,b.yaml")]);
+}
+
+#[test]
+fn paths_in_a_file_start_at_the_file() {
+    let (folder, mut sources) = with_file(
+        "[registry]\nfiles = [\"shop/registry.yaml\", \"/abs.yaml\"]\n[log]\ndecisions = \"d.jsonl\"\n[store]\npath = \
+         \":memory:\"\n",
+    );
+    let pipeline = Loaded::load(&sources).unwrap().settings.pipeline;
+    assert_eq!(pipeline.registries, [folder.path().join("shop/registry.yaml"), PathBuf::from("/abs.yaml")]);
+    assert_eq!(pipeline.log.target, Target::File(folder.path().join("d.jsonl")));
+    assert_eq!(pipeline.store, None);
+    // The variable names the file when no flag does.
+    let file = sources.file.take().unwrap();
+    sources.env = env(&[("POINTSMAN_CONFIG", file.to_str().unwrap())]);
+    assert_eq!(Loaded::load(&sources).unwrap().settings.pipeline.registries.len(), 2);
+}
+
+#[test]
+fn places_outside_the_settings_give_only_defaults() {
+    let mut sources = Sources {
+        env: env(&[("HOME", "/home/u"), ("XDG_STATE_HOME", "relative"), ("ORT_DYLIB_PATH", "/lib/ort.so")]),
+        ..Sources::default()
+    };
+    let loaded = Loaded::load(&sources).unwrap();
+    assert_eq!(loaded.settings.pipeline.store, Some("/home/u/.local/state/pointsman/pointsman.db".into()));
+    assert_eq!(loaded.settings.pipeline.embed.onnxruntime, Some("/lib/ort.so".into()));
+    assert_eq!(loaded.origins["embed.onnxruntime"], "environment variable ORT_DYLIB_PATH");
+    sources.env.insert("POINTSMAN_EMBED__ONNXRUNTIME".into(), "/mine.so".into());
+    sources.env.insert("XDG_STATE_HOME".into(), "/state".into());
+    let pipeline = Loaded::load(&sources).unwrap().settings.pipeline;
+    assert_eq!(pipeline.embed.onnxruntime, Some("/mine.so".into()));
+    assert_eq!(pipeline.store, Some("/state/pointsman/pointsman.db".into()));
+    assert_eq!(Loaded::load(&Sources::default()).unwrap().settings.pipeline.store, None);
+}
+
+#[test]
+fn secrets_are_never_shown() {
+    const SECRET: &str = "sk-geheim-密钥";
+    let (folder, mut sources) = with_file("[llm]\nbase_url = \"https://llm.example/v1\"\nmodel = \"m\"\n");
+    sources.env = env(&[("POINTSMAN_LLM__API_KEY", SECRET)]);
+    let loaded = Loaded::load(&sources).unwrap();
+    assert_eq!(loaded.settings.pipeline.llm.as_ref().unwrap().api_key.as_ref().unwrap().expose(), SECRET);
+    for shown in [format!("{loaded:?}"), loaded.print_text(), loaded.print_json()] {
+        assert!(!shown.contains(SECRET) && shown.contains("***"), "{shown}");
+    }
+
+    let key = folder.path().join("key");
+    std::fs::write(&key, format!("{SECRET}\n")).unwrap();
+    sources.flags = flags(&[("llm.api_key_file", key.to_str().unwrap())]);
+    let both = Problems(problems(&sources)).to_string();
+    assert!(both.contains("POINTSMAN_LLM__API_KEY") && !both.contains(SECRET));
+    sources.env.clear();
+    let loaded = Loaded::load(&sources).unwrap();
+    assert_eq!(loaded.settings.pipeline.llm.as_ref().unwrap().api_key.as_ref().unwrap().expose(), SECRET);
+    assert!(!format!("{loaded:?}{}", loaded.print_text()).contains(SECRET));
+
+    for text in [
+        "[llm]\napi_key = 123454321\n",
+        "[llm]\nbase_url = \"https://u:123454321@h/v1\"\nmodel = \"m\"\n",
+        "[llm]\napi_keys = \"123454321\"\n",
+        "[llm]\napi_key = \"123454321\n",
+    ] {
+        let (_folder, sources) = with_file(text);
+        let shown = Problems(problems(&sources)).to_string();
+        assert!(!shown.contains("123454321"), "{shown}");
+    }
+}
+
+#[test]
+fn a_model_without_endpoint_is_remarked() {
+    let sources = Sources { env: env(&[("POINTSMAN_LLM__MODEL", "m")]), ..Sources::default() };
+    let loaded = Loaded::load(&sources).unwrap();
+    assert!(loaded.settings.pipeline.llm.is_none());
+    assert!(loaded.notices[0].contains("llm.base_url"));
+}
+
+#[test]
+fn many_tools_in_one_prompt_are_remarked() {
+    let with = |value: &str| {
+        let flags = vec![("prefilter.hand_on_all_up_to".to_owned(), value.to_owned())];
+        Loaded::load(&Sources { flags, ..Sources::default() }).unwrap().notices
+    };
+    assert_eq!(with("15"), Vec::<String>::new());
+    assert!(with("26")[0].contains("prefilter.hand_on_all_up_to = 26"));
+}
+
+#[test]
+fn a_model_of_a_hub_is_owner_and_name() {
+    let load = |encoder: &str| {
+        let flags = vec![("embed.encoders".to_owned(), encoder.to_owned())];
+        Loaded::load(&Sources { flags, ..Sources::default() }).is_ok()
+    };
+    assert!(load("intfloat/multilingual-e5-small") && load("minilm-l6-en"));
+    for bad in ["../x", "a/../b", "/a", "a/", "a/b/c", ".."] {
+        assert!(!load(bad), "{bad}");
+    }
+}
+
+#[test]
+fn a_key_in_the_query_of_the_url_is_refused_and_not_shown() {
+    let flags = [("llm.base_url", "https://h/v1?key=123454321"), ("llm.model", "m")];
+    let flags = flags.map(|(key, value)| (key.to_owned(), value.to_owned())).to_vec();
+    let problems = Loaded::load(&Sources { flags, ..Sources::default() }).unwrap_err();
+    assert_eq!(problems.0.len(), 1);
+    assert!(!problems.to_string().contains("123454321"), "{problems}");
+}

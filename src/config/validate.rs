@@ -1,0 +1,362 @@
+//! From raw values to the settings of each module; every problem of every section in one go.
+
+use std::collections::BTreeMap;
+use std::io::Read;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use super::layers::{DEFAULT, Layered};
+use super::raw::{self, Raw};
+use super::{Problems, ServerSettings, Settings};
+use crate::registry::suggest;
+use crate::types::Scope;
+use crate::{cache, decide, decision, embed, index, pipeline, retrieve};
+
+const DAY_MS: u64 = 24 * 60 * 60 * 1000;
+const MAX_KEY_BYTES: u64 = 64 * 1024;
+/// More tools than this in one prompt are remarked on.
+const MANY_TOOLS: u64 = 15;
+
+/// `None` only with a problem added.
+pub(super) fn validate(layered: &Layered, problems: &mut Problems, notices: &mut Vec<String>) -> Option<Settings> {
+    let mut check = Check { origins: &layered.origins, problems };
+    let raw = &layered.raw;
+    // Each section is read before the first `?`, so that none hides the problems of another.
+    let server = check.server(&raw.server);
+    let embed = check.embed(&raw.embed);
+    let index = check.index(&raw.index);
+    let retrieve = check.prefilter(&raw.prefilter, notices);
+    let local = check.local(&raw.local);
+    let llm = check.llm(&raw.llm, notices);
+    let cache = check.cache(&raw.cache);
+    let log = check.log(&raw.log);
+    let log_level = check.log_level(&raw.log.level);
+    let deadline = check.duration("route.deadline_ms", raw.route.deadline_ms, 1, 1);
+    let max_in_flight = check.count("route.max_in_flight", raw.route.max_in_flight, 1, 1_000_000);
+    let registries = check.paths("registry.files", &raw.registry.files);
+    let store = check.store(raw);
+    let pipeline = pipeline::Settings {
+        registries: registries?,
+        strict: raw.registry.strict,
+        store: store?,
+        embed: embed?,
+        allow_lexical_only: raw.embed.allow_lexical_only,
+        index: index?,
+        retrieve: retrieve?,
+        local: local?,
+        llm: llm?,
+        cache: cache?,
+        log: log?,
+        deadline: deadline?,
+        max_in_flight: max_in_flight?,
+        stored_cards: true,
+        extra_examples: BTreeMap::new(),
+    };
+    Some(Settings { server: server?, pipeline, log_level: log_level?, log_format: raw.log.format.into() })
+}
+
+struct Check<'a> {
+    origins: &'a BTreeMap<String, String>,
+    problems: &'a mut Problems,
+}
+
+impl Check<'_> {
+    fn origin(&self, key: &str) -> &str {
+        self.origins.get(key).map_or(DEFAULT, String::as_str)
+    }
+
+    fn fail<T>(&mut self, key: &str, message: impl Into<String>) -> Option<T> {
+        let origin = self.origin(key).to_owned();
+        self.problems.add(key, &origin, message);
+        None
+    }
+
+    fn count(&mut self, key: &str, value: u64, min: u64, max: u64) -> Option<usize> {
+        match usize::try_from(value) {
+            Ok(count) if (min..=max).contains(&value) => Some(count),
+            Ok(_) | Err(_) => self.fail(key, format!("expected {min} to {max}, found {value}")),
+        }
+    }
+
+    fn small(&mut self, key: &str, value: u64, min: u64, max: u32) -> Option<u32> {
+        self.count(key, value, min, max.into()).and_then(|count| u32::try_from(count).ok())
+    }
+
+    /// `unit_ms` milliseconds per unit; at most a day.
+    fn duration(&mut self, key: &str, value: u64, unit_ms: u64, min: u64) -> Option<Duration> {
+        self.count(key, value, min, DAY_MS / unit_ms).map(|_| Duration::from_millis(value * unit_ms))
+    }
+
+    fn ratio(&mut self, key: &str, value: f64) -> Option<f32> {
+        if (0.0..=1.0).contains(&value) {
+            Some(value as f32)
+        } else {
+            self.fail(key, format!("expected 0 to 1, found {value}"))
+        }
+    }
+
+    fn address(&mut self, key: &str, text: &str) -> Option<std::net::SocketAddr> {
+        match text.parse() {
+            Ok(address) => Some(address),
+            Err(_) => self.fail(key, format!("expected an address with port such as 127.0.0.1:50051, found `{text}`")),
+        }
+    }
+
+    fn paths(&mut self, key: &str, paths: &[String]) -> Option<Vec<PathBuf>> {
+        if paths.iter().any(|path| path.trim().is_empty()) {
+            return self.fail(key, "a path is empty");
+        }
+        Some(paths.iter().map(PathBuf::from).collect())
+    }
+
+    fn path(&mut self, key: &str, path: &Option<String>) -> Option<Option<PathBuf>> {
+        Some(self.paths(key, path.as_slice())?.pop())
+    }
+
+    fn server(&mut self, raw: &raw::Server) -> Option<ServerSettings> {
+        let listen = self.address("server.listen", &raw.listen);
+        let http = self.address("server.http", &raw.http);
+        let drain = self.duration("server.drain_ms", raw.drain_ms, 1, 0);
+        let megabytes = self.count("server.max_message_mb", raw.max_message_mb, 1, 1024);
+        if let (Some(listen), Some(http)) = (listen, http)
+            && listen == http
+            && listen.port() != 0
+        {
+            return self.fail("server.http", format!("{http} is the address of server.listen; choose another port"));
+        }
+        let scopes = raw.scopes.as_ref().map(|scopes| scopes.iter().cloned().map(Scope).collect::<Vec<_>>());
+        if scopes.iter().flatten().any(|scope| scope.0.trim().is_empty()) {
+            return self.fail("server.scopes", "a scope is empty");
+        }
+        Some(ServerSettings {
+            listen: listen?,
+            http: http?,
+            drain: drain?,
+            max_message_bytes: megabytes? * 1024 * 1024,
+            scopes,
+        })
+    }
+
+    fn store(&mut self, raw: &Raw) -> Option<Option<PathBuf>> {
+        match raw.store.path.as_deref() {
+            Some(raw::IN_MEMORY) => Some(None),
+            Some(_) | None => self.path("store.path", &raw.store.path),
+        }
+    }
+
+    fn embed(&mut self, raw: &raw::Embed) -> Option<embed::Settings> {
+        let models_dir = self.path("embed.models_dir", &raw.models_dir);
+        let onnxruntime = self.path("embed.onnxruntime", &raw.onnxruntime);
+        let threads = self.count("embed.threads", raw.threads, 1, 256);
+        let max_batch = self.count("embed.max_batch", raw.max_batch, 1, 1024);
+        let queue = self.count("embed.queue", raw.queue, 1, 1_000_000);
+        let is_folder = |name: &str| !name.is_empty() && name != "." && name != ".." && !name.contains(['/', '\\']);
+        // With one slash it is a model of a hub, which the encoders know how to take or to refuse.
+        let is_known = |name: &str| match name.split_once('/') {
+            Some((owner, model)) => is_folder(owner) && is_folder(model),
+            None => is_folder(name),
+        };
+        let encoders: Option<()> = if raw.encoders.is_empty() && !raw.allow_lexical_only {
+            self.fail("embed.encoders", "name at least one encoder, or set embed.allow_lexical_only = true")
+        } else if let Some(name) = raw.encoders.iter().find(|name| !is_known(name)) {
+            self.fail(
+                "embed.encoders",
+                format!("expected names of folders in embed.models_dir, or owner/model of a hub, found `{name}`"),
+            )
+        } else {
+            Some(())
+        };
+        encoders?;
+        Some(embed::Settings {
+            models_dir: models_dir?.unwrap_or_else(|| "models".into()),
+            encoders: raw.encoders.clone(),
+            onnxruntime: onnxruntime?,
+            threads: threads?,
+            max_batch: max_batch?,
+            queue: queue?,
+        })
+    }
+
+    fn index(&mut self, raw: &raw::Index) -> Option<index::Settings> {
+        let exact_up_to = self.count("index.exact_up_to", raw.exact_up_to, 0, 10_000_000)?;
+        Some(index::Settings { mode: raw.mode.into(), exact_up_to })
+    }
+
+    fn prefilter(&mut self, raw: &raw::Prefilter, notices: &mut Vec<String>) -> Option<retrieve::Settings> {
+        const MOST: u64 = 1_000;
+        for (key, value) in [("hand_on_all_up_to", raw.hand_on_all_up_to), ("shortlist_max", raw.shortlist_max)] {
+            if value > MANY_TOOLS {
+                notices.push(format!(
+                    "prefilter.{key} = {value} puts more than {MANY_TOOLS} tools into one prompt; the more tools it holds, the \
+                     more often a model takes a wrong one"
+                ));
+            }
+        }
+        let hand_on_all_up_to = self.count("prefilter.hand_on_all_up_to", raw.hand_on_all_up_to, 0, MOST);
+        let shortlist_min = self.count("prefilter.shortlist_min", raw.shortlist_min, 1, MOST);
+        let shortlist_max = self.count("prefilter.shortlist_max", raw.shortlist_max, 1, MOST);
+        if raw.shortlist_min > raw.shortlist_max {
+            let message = format!(
+                "expected at most prefilter.shortlist_max ({}), found {}",
+                raw.shortlist_max, raw.shortlist_min
+            );
+            return self.fail("prefilter.shortlist_min", message);
+        }
+        Some(retrieve::Settings {
+            hand_on_all_up_to: hand_on_all_up_to?,
+            shortlist_min: shortlist_min?,
+            shortlist_max: shortlist_max?,
+        })
+    }
+
+    fn local(&mut self, raw: &raw::Local) -> Option<decide::local::Settings> {
+        let min_confidence = self.ratio("local.min_confidence", raw.min_confidence);
+        let min_confidence_write = self.ratio("local.min_confidence_write", raw.min_confidence_write);
+        let no_tool_below = self.ratio("local.no_tool_below", raw.no_tool_below);
+        for (key, value) in [("min_confidence", raw.min_confidence), ("min_confidence_write", raw.min_confidence_write)]
+        {
+            if raw.no_tool_below > value {
+                let message = format!("expected at most local.{key} ({value}), found {}", raw.no_tool_below);
+                self.fail::<()>("local.no_tool_below", message);
+            }
+        }
+        Some(decide::local::Settings {
+            min_confidence: min_confidence?,
+            min_confidence_write: min_confidence_write?,
+            no_tool_below: no_tool_below?,
+        })
+    }
+
+    /// `Some(None)` without an endpoint; its other settings are checked all the same.
+    fn llm(&mut self, raw: &raw::Llm, notices: &mut Vec<String>) -> Option<Option<decide::llm::Settings>> {
+        let base_url = self.base_url(&raw.base_url);
+        let api_key = self.api_key(raw);
+        let temperature = if (0.0..=2.0).contains(&raw.temperature) {
+            Some(raw.temperature as f32)
+        } else {
+            self.fail("llm.temperature", format!("expected 0 to 2, found {}", raw.temperature))
+        };
+        let timeout = self.duration("llm.timeout_ms", raw.timeout_ms, 1, 1);
+        let max_attempts = self.small("llm.max_attempts", raw.max_attempts, 1, 100);
+        let max_repairs = self.small("llm.max_repairs", raw.max_repairs, 0, 100);
+        let max_completion_tokens = self.small("llm.max_completion_tokens", raw.max_completion_tokens, 1, 1_000_000);
+        let max_tools = self.count("llm.max_tools", raw.max_tools, 1, 10_000);
+        let concurrency = self.count("llm.concurrency", raw.concurrency, 1, 10_000);
+        let queue = self.count("llm.queue", raw.queue, 0, 1_000_000);
+        let breaker_failures = self.small("llm.breaker_failures", raw.breaker_failures, 1, 1_000_000);
+        let breaker_window = self.duration("llm.breaker_window_ms", raw.breaker_window_ms, 1, 1);
+        if raw.base_url.is_empty() {
+            if !raw.model.is_empty() || api_key.as_ref().is_some_and(Option::is_some) {
+                notices.push("llm.model or a key is set, but llm.base_url is not: no LLM is used".into());
+            }
+        } else if raw.model.trim().is_empty() {
+            self.fail::<()>("llm.model", "name the model, since llm.base_url is set");
+        }
+        let settings = decide::llm::Settings {
+            base_url: base_url?,
+            model: raw.model.clone(),
+            api_key: api_key?,
+            mode: raw.mode.into(),
+            temperature: temperature?,
+            seed: raw.seed,
+            timeout: timeout?,
+            max_attempts: max_attempts?,
+            max_repairs: max_repairs?,
+            max_completion_tokens: max_completion_tokens?,
+            max_tools: max_tools?,
+            concurrency: concurrency?,
+            queue: queue?,
+            breaker_failures: breaker_failures?,
+            breaker_window: breaker_window?,
+        };
+        Some((!raw.base_url.is_empty()).then_some(settings))
+    }
+
+    /// Messages do not repeat the URL: people put keys into it.
+    fn base_url(&mut self, text: &str) -> Option<String> {
+        const KEY: &str = "llm.base_url";
+        if text.is_empty() {
+            return Some(String::new());
+        }
+        match reqwest::Url::parse(text) {
+            Ok(url) if !matches!(url.scheme(), "http" | "https") || url.host_str().is_none() => {
+                self.fail(KEY, "expected http:// or https:// with a host, such as https://api.openai.com/v1")
+            }
+            Ok(url) if !url.username().is_empty() || url.password().is_some() => {
+                self.fail(KEY, "holds a user name or password; put the key into llm.api_key or llm.api_key_file")
+            }
+            Ok(url) if url.query().is_some() || url.fragment().is_some() => {
+                self.fail(KEY, "holds a query or a fragment; put the key into llm.api_key or llm.api_key_file")
+            }
+            Ok(_) => Some(text.trim_end_matches('/').to_owned()),
+            Err(error) => self.fail(KEY, format!("expected a URL such as https://api.openai.com/v1: {error}")),
+        }
+    }
+
+    fn api_key(&mut self, raw: &raw::Llm) -> Option<Option<decide::llm::ApiKey>> {
+        const FILE: &str = "llm.api_key_file";
+        let direct = raw.api_key.trim();
+        let Some(path) = self.path(FILE, &raw.api_key_file)? else {
+            return Some((!direct.is_empty()).then(|| decide::llm::ApiKey::new(direct)));
+        };
+        if !direct.is_empty() {
+            let other = self.origin("llm.api_key").to_owned();
+            return self.fail(FILE, format!("llm.api_key is set as well ({other}); keep one of them"));
+        }
+        let mut key = String::new();
+        let read = std::fs::File::open(&path).and_then(|file| file.take(MAX_KEY_BYTES + 1).read_to_string(&mut key));
+        let key = key.trim();
+        match read {
+            Err(error) => self.fail(FILE, format!("cannot read {}: {error}", path.display())),
+            Ok(_) if key.is_empty() => self.fail(FILE, format!("{} is empty", path.display())),
+            Ok(_) if key.len() as u64 > MAX_KEY_BYTES || key.chars().any(char::is_control) => {
+                self.fail(FILE, format!("{} does not hold a key on a line of its own", path.display()))
+            }
+            Ok(_) => Some(Some(decide::llm::ApiKey::new(key))),
+        }
+    }
+
+    fn cache(&mut self, raw: &raw::Cache) -> Option<cache::Settings> {
+        let capacity = self.count("cache.capacity", raw.capacity, 1, 100_000_000);
+        let ttl = self.duration("cache.ttl_s", raw.ttl_s, 1_000, 1);
+        let min_confidence = self.ratio("cache.min_confidence", raw.min_confidence);
+        capacity?;
+        Some(cache::Settings {
+            enabled: raw.enabled,
+            capacity: raw.capacity,
+            ttl: ttl?,
+            min_confidence: min_confidence?,
+            destructive: raw.destructive,
+        })
+    }
+
+    fn log(&mut self, raw: &raw::Log) -> Option<decision::log::Settings> {
+        let queue = self.count("log.queue", raw.queue, 1, 1_000_000);
+        let target = match raw.decisions.as_str() {
+            raw::OFF => decision::log::Target::Off,
+            raw::STDERR => decision::log::Target::Stderr,
+            path if path.trim().is_empty() => return self.fail("log.decisions", "expected stderr, off or a file"),
+            path => decision::log::Target::File(path.into()),
+        };
+        Some(decision::log::Settings { target, queue: queue? })
+    }
+    /// `info`, or a list such as `warn,pointsman=debug`. The subscriber itself takes a misspelt level for a module.
+    fn log_level(&mut self, text: &str) -> Option<String> {
+        const LEVELS: [&str; 6] = ["off", "error", "warn", "info", "debug", "trace"];
+        let is_level = |name: &str| LEVELS.contains(&name);
+        let is_module =
+            |name: &str| !name.is_empty() && name.chars().all(|c| c.is_alphanumeric() || c == '_' || c == ':');
+        let fits = text.split(',').all(|part| match part.trim().split_once('=') {
+            Some((module, level)) => is_module(module) && is_level(level),
+            None => is_level(part.trim()),
+        });
+        if fits {
+            return Some(text.replace(' ', ""));
+        }
+        let hint = suggest(text, LEVELS);
+        self.fail(
+            "log.level",
+            format!("expected one of {}, or pairs such as warn,pointsman=debug{hint}", LEVELS.join(", ")),
+        )
+    }
+}

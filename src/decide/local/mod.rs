@@ -1,0 +1,25 @@
+//! The local decider: no model, grounded arguments only.
+//!
+//! Owns: reading arguments off the utterance, weighing candidates by what they can take, abstaining.
+//! Does not know: whether it stands in for an LLM (`super::settle` applies that mode's limits).
+
+mod choose;
+pub(super) mod extract;
+mod resume;
+
+pub use choose::decide;
+pub use extract::{Extraction, extract};
+pub use resume::{Resumed, resume};
+
+use choose::clarify;
+
+/// From which confidence on the local decider acts.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Settings {
+    /// Least confidence for a call of a read tool.
+    pub min_confidence: f32,
+    /// Least confidence for a call of a write or destructive tool.
+    pub min_confidence_write: f32,
+    /// Below this no tool is named at all.
+    pub no_tool_below: f32,
+}

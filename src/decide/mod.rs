@@ -1,0 +1,110 @@
+//! Choosing one tool among the candidates and filling its arguments.
+//!
+//! Owns: the LLM decider, the local decider, grounding of values, confidence.
+//! Does not know: how candidates were found or whether an answer gets cached.
+
+pub mod confidence;
+mod finish;
+pub mod ground;
+pub mod llm;
+pub mod local;
+mod question;
+
+pub use finish::{needs_confirmation, settle};
+pub use question::question;
+
+use std::collections::BTreeSet;
+
+use serde_json::{Map, Value};
+
+use crate::args::{Checked, Origins};
+use crate::catalog::Tool;
+use crate::decision::{DecidedBy, Degraded, HandoffReason, NoToolReason, Repair, TokenUse};
+use crate::text::Query;
+use crate::types::{Candidate, Confidence, FieldProblem, ToolId, Turn};
+
+/// What a decider gets to see.
+#[derive(Debug, Clone, Copy)]
+pub struct Request<'a> {
+    pub query: &'a Query,
+    /// Oldest first.
+    pub history: &'a [Turn],
+    /// Values the session supplies, by argument name.
+    pub session: &'a Map<String, Value>,
+    /// The tools on the shortlist in stable order; never empty.
+    pub tools: &'a [&'a Tool],
+    /// The same tools with their scores, best first.
+    pub candidates: &'a [Candidate],
+    /// Most calls the answer may hold; at least 1.
+    pub max_calls: usize,
+}
+
+impl<'a> Request<'a> {
+    pub fn tool(&self, id: &ToolId) -> Option<&'a Tool> {
+        self.tools.iter().copied().find(|tool| tool.id() == id)
+    }
+}
+
+/// One proposed call whose arguments satisfy the schema.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Proposal {
+    pub tool: ToolId,
+    pub checked: Checked,
+    pub origins: Origins,
+}
+
+/// What a decider concludes.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Verdict {
+    /// Never empty, at most `max_calls`, in running order.
+    Call(Vec<Proposal>),
+    Clarify {
+        tool: Option<ToolId>,
+        arguments: Map<String, Value>,
+        /// Required arguments nobody gave, or gave in a form that does not fit; in schema order.
+        missing: Vec<String>,
+        /// What is expected of them, where something was given that does not fit.
+        fields: Vec<FieldProblem>,
+        /// The decider's own wording; made from `missing` when absent.
+        question: Option<String>,
+    },
+    NoTool(NoToolReason),
+    Handoff(HandoffReason),
+}
+
+/// A verdict and how it came about.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Answer {
+    pub verdict: Verdict,
+    pub decided_by: DecidedBy,
+    pub confidence: Confidence,
+    pub degraded: BTreeSet<Degraded>,
+    pub tokens: TokenUse,
+    pub llm_calls: u32,
+    pub repairs: Vec<Repair>,
+    /// First 16 hex digits of the SHA-256 of the first prompt; empty without one.
+    pub prompt_hash: String,
+    pub prompt_version: String,
+    pub model: String,
+    /// Constant texts.
+    pub notes: Vec<String>,
+}
+
+impl Answer {
+    /// What the local decider says: no model, no tokens, nothing repaired.
+    pub fn local(verdict: Verdict, confidence: Confidence) -> Self {
+        Self {
+            verdict,
+            decided_by: DecidedBy::Local,
+            confidence,
+            degraded: BTreeSet::new(),
+            tokens: TokenUse::default(),
+            llm_calls: 0,
+            repairs: Vec::new(),
+            prompt_hash: String::new(),
+            prompt_version: String::new(),
+            model: String::new(),
+            notes: Vec::new(),
+        }
+    }
+}

@@ -1,0 +1,15 @@
+//! Immutable search structures: dense (exact scan or HNSW) and lexical (BM25).
+//!
+//! Owns: finding rows near a vector and scoring documents by words, deterministically.
+//! Does not know: what a row or a document stands for, nor who may see it.
+
+mod dense;
+mod exact;
+mod graph;
+mod lexical;
+mod rank;
+#[cfg(test)]
+mod sample;
+
+pub use dense::{DenseIndex, IndexError, Mode, Settings};
+pub use lexical::LexicalIndex;

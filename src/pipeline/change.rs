@@ -1,0 +1,166 @@
+//! Changing the catalog: reload, put, delete, replace. The current one serves until the next is complete.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use serde_json::Value;
+
+use super::start::{read_files, with_stored};
+use super::{Change, Router, StartError};
+use crate::catalog::{Catalog, Published};
+use crate::registry::{self, Registry};
+use crate::store::{Store, StoreError};
+use crate::telemetry::names;
+
+/// What a call does to the cards in the store: name and JSON of each card to keep.
+#[derive(Debug, Default)]
+enum StoreChange {
+    #[default]
+    Nothing,
+    Put(Vec<(String, String)>),
+    Delete(Vec<String>),
+    Replace(Vec<(String, String)>),
+}
+
+impl StoreChange {
+    fn write(&self, store: &Store) -> Result<(), StoreError> {
+        match self {
+            Self::Nothing => Ok(()),
+            Self::Put(cards) => store.change_cards(cards, &[]),
+            Self::Delete(names) => store.change_cards(&[], names),
+            Self::Replace(cards) => store.replace_cards(cards),
+        }
+    }
+}
+
+/// The next registry and what of it has to survive a restart.
+type Next = (Registry, StoreChange);
+
+impl Router {
+    /// Reads the registry files again; cards that were put stay. On error the current catalog keeps serving.
+    ///
+    /// # Errors
+    /// [`StartError`] as at the start.
+    pub async fn reload(self: &Arc<Self>) -> Result<Change, StartError> {
+        let router = Arc::clone(self);
+        self.publish(move |_| {
+            let next = with_stored(&router.settings, read_files(&router.settings)?, &router.store)?;
+            Ok((next, StoreChange::Nothing))
+        })
+        .await
+    }
+
+    /// Adds native cards or replaces cards of the same name; they are kept across restarts. Cards that cannot be served
+    /// are reported and change nothing.
+    ///
+    /// # Errors
+    /// [`StartError`] when the catalog cannot be built or stored.
+    pub async fn put(self: &Arc<Self>, cards: Vec<Value>) -> Result<Change, StartError> {
+        self.publish(move |current| {
+            let next = registry::overlay(current, registry::from_values(&cards));
+            let kept = storable(&cards, &next);
+            Ok((next, StoreChange::Put(kept)))
+        })
+        .await
+    }
+
+    /// Removes tools by name. Names that come from a file return with the next reload.
+    ///
+    /// # Errors
+    /// [`StartError`] when the catalog cannot be built or stored.
+    pub async fn delete(self: &Arc<Self>, names: Vec<String>) -> Result<Change, StartError> {
+        self.publish(move |mut next| {
+            next.notices.clear();
+            let unknown = names.iter().filter(|name| next.cards.remove(name.as_str()).is_none()).count();
+            if unknown > 0 {
+                next.notices.push(format!("{unknown} of the names given are not in the catalog"));
+            }
+            Ok((next, StoreChange::Delete(names)))
+        })
+        .await
+    }
+
+    /// Makes the given native cards the only ones.
+    ///
+    /// # Errors
+    /// [`StartError`] when the catalog cannot be built or stored.
+    pub async fn replace(self: &Arc<Self>, cards: Vec<Value>) -> Result<Change, StartError> {
+        self.publish(move |_| {
+            let next = registry::merge(Registry::default(), registry::from_values(&cards));
+            let kept = storable(&cards, &next);
+            Ok((next, StoreChange::Replace(kept)))
+        })
+        .await
+    }
+
+    /// Reading and checking cards takes longer than an async task may run, so `next` runs on a thread that may block.
+    async fn publish(
+        self: &Arc<Self>,
+        next: impl FnOnce(Registry) -> Result<Next, StartError> + Send + 'static,
+    ) -> Result<Change, StartError> {
+        let strict = self.settings.strict;
+        let decided = Mutex::new(StoreChange::default());
+        let slot = || decided.lock().unwrap_or_else(PoisonError::into_inner);
+        let checked = async |current: &Registry| {
+            let current = current.clone();
+            let (next, change) = tokio::task::spawn_blocking(move || next(current)).await??;
+            if strict && !next.quarantined.is_empty() {
+                return Err(StartError::Strict(next.quarantined));
+            }
+            *slot() = change;
+            Ok(next)
+        };
+        let commit = async || {
+            let (router, change) = (Arc::clone(self), std::mem::take(&mut *slot()));
+            Ok(tokio::task::spawn_blocking(move || change.write(&router.store)).await??)
+        };
+        let published = self.catalogs.publish(checked, commit).await;
+        let result = if published.is_ok() { "ok" } else { "failed" };
+        metrics::counter!(names::CATALOG_RELOADS, "result" => result).increment(1);
+        let Published { catalog, diff, report: built } = published?;
+        report(&catalog);
+        Ok(Change {
+            catalog_version: catalog.version.to_string(),
+            added: diff.added,
+            changed: diff.changed,
+            removed: diff.removed,
+            quarantined: catalog.registry.quarantined.clone(),
+            notices: catalog.registry.notices.clone(),
+            embedded_texts: built.embedded_texts,
+        })
+    }
+}
+
+/// Name and JSON of those `cards` that `next` serves.
+fn storable(cards: &[Value], next: &Registry) -> Vec<(String, String)> {
+    let refused: BTreeSet<&str> =
+        next.quarantined.iter().filter(|card| card.source == registry::PUT).map(|card| card.card.as_str()).collect();
+    let named = cards.iter().filter_map(|card| Some((card.get("name")?.as_str()?, card)));
+    let by_name: BTreeMap<&str, &Value> =
+        named.filter(|(name, _)| next.cards.contains_key(*name) && !refused.contains(name)).collect();
+    by_name.into_iter().map(|(name, card)| (name.to_owned(), card.to_string())).collect()
+}
+
+/// Publishes what is being served to the metrics and the log.
+pub(super) fn report(catalog: &Catalog) {
+    let registry = &catalog.registry;
+    metrics::gauge!(names::CATALOG_TOOLS).set(catalog.tools.len() as f64);
+    metrics::gauge!(names::CATALOG_QUARANTINED).set(registry.quarantined.len() as f64);
+    metrics::gauge!(names::CATALOG_GENERATION).set(catalog.version.generation as f64);
+    tracing::info!(
+        version = %catalog.version,
+        tools = catalog.tools.len(),
+        quarantined = registry.quarantined.len(),
+        index = catalog.index_kind().as_str(),
+        "catalog published"
+    );
+    for card in &registry.quarantined {
+        for problem in &card.problems {
+            let line = problem.line.unwrap_or(0);
+            tracing::warn!(card = %card.card, source = %card.source, line, pointer = %problem.pointer, problem = %problem.message, "card quarantined");
+        }
+    }
+    for notice in &registry.notices {
+        tracing::info!(%notice, "registry notice");
+    }
+}

@@ -1,0 +1,182 @@
+//! One request from top to bottom: the only module that knows the order of the stages.
+//!
+//! Owns: [`Router`], the request type, start, changes of the catalog.
+//! Does not know: transports, files of settings, exit codes.
+
+mod change;
+mod pending;
+mod route;
+mod start;
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde_json::{Map, Value};
+use tokio::sync::Semaphore;
+
+pub use crate::retrieve::Narrowing;
+
+use crate::cache::DecisionCache;
+use crate::catalog::CatalogHandle;
+use crate::decide::llm::Llm;
+use crate::decision::log::DecisionLog;
+use crate::decision::redact::Salt;
+use crate::embed::Encoders;
+use crate::registry::{Quarantined, Registry};
+use crate::store::Store;
+use crate::types::{Candidate, Problem, ToolId, Turn};
+
+/// What a caller asks.
+#[derive(Debug, Clone, Default)]
+pub struct RouteRequest {
+    pub utterance: String,
+    /// Oldest first.
+    pub history: Vec<Turn>,
+    pub session_id: String,
+    /// Values the session supplies, by argument name.
+    pub session_state: Map<String, Value>,
+    pub narrowing: Narrowing,
+    pub no_cache: bool,
+    /// 0 means 1.
+    pub max_calls: usize,
+    /// The `pending` handle of an earlier `clarify`.
+    pub pending: Option<String>,
+    /// 32 hex digits from the caller's trace context.
+    pub trace_id: Option<String>,
+}
+
+/// Why no decision was made.
+#[derive(Debug, Clone, thiserror::Error)]
+pub enum RouteError {
+    /// A field of the request cannot be used; `Problem::fields` names it.
+    #[error("{}", .0.message)]
+    Invalid(Problem),
+    #[error("no decision within the deadline")]
+    Deadline,
+    #[error("too many requests are waiting")]
+    Overloaded,
+    #[error("the catalog is not ready yet")]
+    NotReady,
+    #[error("{0}")]
+    Internal(String),
+}
+
+/// Result of a change to the catalog.
+#[derive(Debug, Clone, Default)]
+pub struct Change {
+    pub catalog_version: String,
+    pub added: Vec<ToolId>,
+    pub changed: Vec<ToolId>,
+    pub removed: Vec<ToolId>,
+    pub quarantined: Vec<Quarantined>,
+    pub notices: Vec<String>,
+    /// Texts that had to be embedded anew.
+    pub embedded_texts: usize,
+}
+
+#[derive(Debug, Clone)]
+pub struct Settings {
+    /// Registry files.
+    pub registries: Vec<PathBuf>,
+    /// Any quarantined card fails the start.
+    pub strict: bool,
+    /// SQLite file for embeddings and `Put` cards; in memory when absent.
+    pub store: Option<PathBuf>,
+    /// Serve the cards that were `Put` earlier besides those of the files.
+    pub stored_cards: bool,
+    pub embed: crate::embed::Settings,
+    /// Serve with words alone when the encoders cannot be loaded.
+    pub allow_lexical_only: bool,
+    pub index: crate::index::Settings,
+    pub retrieve: crate::retrieve::Settings,
+    pub local: crate::decide::local::Settings,
+    /// No LLM: the local decider serves.
+    pub llm: Option<crate::decide::llm::Settings>,
+    pub cache: crate::cache::Settings,
+    pub log: crate::decision::log::Settings,
+    /// Used when the caller sets no deadline, and the most a caller may ask for.
+    pub deadline: Duration,
+    /// Requests in work beyond which further ones are refused at once.
+    pub max_in_flight: usize,
+    /// Example utterances added to cards by tool name, for evaluation.
+    pub extra_examples: BTreeMap<String, Vec<String>>,
+}
+
+/// Why the router cannot start or a change is refused.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    #[error(transparent)]
+    Registry(#[from] crate::registry::RegistryError),
+    #[error("{} tool cards are quarantined and `strict` is set; fix them or start without it:{}", .0.len(), list(.0))]
+    Strict(Vec<Quarantined>),
+    #[error(transparent)]
+    Embed(#[from] crate::embed::EmbedError),
+    #[error(transparent)]
+    Store(#[from] crate::store::StoreError),
+    #[error(transparent)]
+    Build(#[from] crate::catalog::BuildError),
+    #[error(transparent)]
+    Log(#[from] crate::decision::log::LogError),
+    #[error("llm settings cannot be used: {0}")]
+    Llm(String),
+    /// A background task did not finish.
+    #[error("interrupted")]
+    Interrupted(#[from] tokio::task::JoinError),
+}
+
+fn list(quarantined: &[Quarantined]) -> String {
+    let lines = quarantined.iter().flat_map(|card| {
+        card.problems.iter().map(move |problem| {
+            let line = problem.line.map(|line| format!(":{line}")).unwrap_or_default();
+            format!("\n  {}{line}: {} {}: {}", card.source, card.card, problem.pointer, problem.message)
+        })
+    });
+    lines.collect()
+}
+
+/// Every eligible tool with its fused score, best first, before any shortlist.
+#[derive(Debug, Clone)]
+pub struct Ranking {
+    pub candidates: Vec<Candidate>,
+    /// How many of them, from the top, form the shortlist.
+    pub shortlist: usize,
+}
+
+/// The router: loaded once, shared by every request.
+pub struct Router {
+    settings: Settings,
+    catalogs: CatalogHandle,
+    encoders: Arc<Encoders>,
+    store: Arc<Store>,
+    llm: Option<Llm>,
+    cache: DecisionCache,
+    pending: pending::PendingCalls,
+    log: DecisionLog,
+    salt: Salt,
+    in_flight: Semaphore,
+}
+
+impl Router {
+    /// The registry being served, for `List` and `Get`, with the version of its catalog.
+    pub fn registry(&self) -> (String, Arc<Registry>) {
+        let catalog = self.catalogs.load();
+        (catalog.version.to_string(), Arc::clone(&catalog.registry))
+    }
+
+    /// Words alone decide: no encoder is loaded.
+    pub fn is_lexical_only(&self) -> bool {
+        self.encoders.all().is_empty()
+    }
+
+    /// Writes out what is buffered. Idempotent.
+    pub async fn shutdown(self: &Arc<Self>) {
+        let router = Arc::clone(self);
+        if tokio::task::spawn_blocking(move || router.log.close()).await.is_err() {
+            tracing::error!("the decision log could not be closed");
+        }
+    }
+}

@@ -1,0 +1,130 @@
+//! Loading everything once.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde_json::Value;
+use tokio::sync::Semaphore;
+
+use super::change::report;
+use super::pending::PendingCalls;
+use super::{Router, Settings, StartError};
+use crate::cache::DecisionCache;
+use crate::catalog::{CatalogBuilder, CatalogHandle};
+use crate::decide::llm::Llm;
+use crate::decision::log::DecisionLog;
+use crate::decision::redact::Salt;
+use crate::embed::Encoders;
+use crate::registry::{self, Registry};
+use crate::store::Store;
+use crate::text;
+use crate::types::Deadline;
+
+impl Router {
+    /// Loads encoders, store and registries and publishes the first catalog. `progress` hears of embedding work: done,
+    /// total.
+    ///
+    /// # Errors
+    /// [`StartError`] with what to do about it.
+    pub async fn start(settings: Settings, progress: &(dyn Fn(usize, usize) + Sync)) -> Result<Arc<Self>, StartError> {
+        let opened = {
+            let settings = settings.clone();
+            tokio::task::spawn_blocking(move || open(&settings)).await??
+        };
+        let Opened { store, salt, encoders, registry, log } = opened;
+        if settings.strict && !registry.quarantined.is_empty() {
+            return Err(StartError::Strict(registry.quarantined));
+        }
+        let llm = settings.llm.clone().map(Llm::new).transpose().map_err(StartError::Llm)?;
+        let builder = CatalogBuilder::new(Arc::clone(&encoders), settings.index.clone());
+        let (catalogs, _) = CatalogHandle::first(builder, registry, progress).await?;
+        report(&catalogs.load());
+        warm_up(&encoders).await?;
+        Ok(Arc::new(Self {
+            cache: DecisionCache::new(settings.cache.clone()),
+            pending: PendingCalls::new(),
+            in_flight: Semaphore::new(settings.max_in_flight),
+            settings,
+            catalogs,
+            encoders,
+            store,
+            llm,
+            log,
+            salt,
+        }))
+    }
+}
+
+/// Runs what is set up on first use, so that the first request is as fast as the hundredth.
+async fn warm_up(encoders: &Encoders) -> Result<(), StartError> {
+    for utterance in ["where is order 1", "订单 1 到哪了"] {
+        let Ok(query) = text::normalise(utterance) else { continue };
+        if let Some(encoder) = encoders.for_language(query.language) {
+            encoder.embed_query(&query.retrieval_text(), Deadline::after(WARM_UP_WITHIN)).await?;
+        }
+    }
+    Ok(())
+}
+
+/// An encoder that takes longer than this for a short text cannot serve.
+const WARM_UP_WITHIN: Duration = Duration::from_secs(30);
+
+struct Opened {
+    store: Arc<Store>,
+    salt: Salt,
+    encoders: Arc<Encoders>,
+    registry: Registry,
+    log: DecisionLog,
+}
+
+fn open(settings: &Settings) -> Result<Opened, StartError> {
+    let registry = read_files(settings)?;
+    let store = Arc::new(match &settings.store {
+        Some(path) => Store::open(path)?,
+        None => Store::in_memory()?,
+    });
+    let encoders = Arc::new(load_encoders(settings, &store)?);
+    let registry = with_stored(settings, registry, &store)?;
+    let log = DecisionLog::start(&settings.log)?;
+    let salt = Salt::new(store.secret("decision-log-salt")?);
+    Ok(Opened { store, salt, encoders, registry, log })
+}
+
+/// Reads the registry files.
+pub(super) fn read_files(settings: &Settings) -> Result<Registry, StartError> {
+    let mut registry = registry::load(&settings.registries)?;
+    for card in registry.cards.values_mut() {
+        if let Some(examples) = settings.extra_examples.get(&card.name) {
+            Arc::make_mut(card).examples.extend(examples.iter().cloned());
+        }
+    }
+    Ok(registry)
+}
+
+/// Adds the cards that were put earlier.
+pub(super) fn with_stored(settings: &Settings, files: Registry, store: &Store) -> Result<Registry, StartError> {
+    if !settings.stored_cards {
+        return Ok(files);
+    }
+    let cards: Vec<Value> = store
+        .cards()?
+        .into_iter()
+        // A stored text that is no JSON any more shows up as a quarantined card instead of vanishing.
+        .map(|(name, json)| serde_json::from_str(&json).unwrap_or(Value::String(name)))
+        .collect();
+    if !cards.is_empty() {
+        tracing::info!(cards = cards.len(), "tools that were put earlier are served as well");
+    }
+    Ok(if cards.is_empty() { files } else { registry::merge(files, registry::from_values(&cards)) })
+}
+
+fn load_encoders(settings: &Settings, store: &Arc<Store>) -> Result<Encoders, StartError> {
+    match Encoders::load(&settings.embed, Arc::clone(store)) {
+        Ok(encoders) => Ok(encoders),
+        Err(error) if settings.allow_lexical_only => {
+            tracing::warn!(%error, "no encoder can be loaded; words alone decide (lexical_only)");
+            Ok(Encoders::none())
+        }
+        Err(error) => Err(error.into()),
+    }
+}

@@ -1,0 +1,120 @@
+//! A set of tool cards: read from files or from calls, checked, one bad card never stopping the others.
+//!
+//! Owns: the native and the flat format, positions in files, quarantine, differences between two sets.
+//! Does not know: vectors, indices, or how a changed set gets served.
+
+mod card;
+mod diff;
+mod fields;
+mod import;
+mod merge;
+mod positions;
+mod source;
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+pub use diff::{Diff, diff};
+pub(crate) use import::nested_too_deeply;
+pub(crate) use merge::PUT;
+pub use merge::{from_values, load, merge, overlay};
+
+use crate::tool::ToolCard;
+use crate::types::ToolId;
+
+/// Cards that may be served and a report on those that may not.
+#[derive(Debug, Clone, Default)]
+pub struct Registry {
+    pub cards: BTreeMap<ToolId, Arc<ToolCard>>,
+    /// By source, then by place in it.
+    pub quarantined: Vec<Quarantined>,
+    /// Things worth knowing that did not keep a card from being served.
+    pub notices: Vec<String>,
+}
+
+/// A card that is not served.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Quarantined {
+    /// Its name, or its position (`tools/3`).
+    pub card: String,
+    /// File, or `put`.
+    pub source: String,
+    /// All of them, never empty.
+    pub problems: Vec<CardProblem>,
+}
+
+/// One line per problem: card, source, line, pointer, what is wrong.
+impl fmt::Display for Quarantined {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (index, problem) in self.problems.iter().enumerate() {
+            let line = problem.line.map(|line| format!(":{line}")).unwrap_or_default();
+            let separator = if index > 0 { "\n" } else { "" };
+            let place = if problem.pointer.is_empty() { "" } else { " at " };
+            write!(
+                f,
+                "{separator}{}{line}: `{}`{place}{}: {}",
+                self.source, self.card, problem.pointer, problem.message
+            )?;
+        }
+        Ok(())
+    }
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CardProblem {
+    /// JSON pointer into the card.
+    pub pointer: String,
+    /// 1-based line in the file.
+    pub line: Option<usize>,
+    pub message: String,
+}
+
+/// A whole file that cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum RegistryError {
+    #[error("cannot read registry file {path}")]
+    Read {
+        path: PathBuf,
+        #[source]
+        source: std::io::Error,
+    },
+    #[error("{path}{}: {message}", .line.map(|l| format!(":{l}")).unwrap_or_default())]
+    Syntax { path: PathBuf, line: Option<usize>, message: String },
+    #[error("the registry files hold {found} tools; at most {limit} are served, so name fewer files")]
+    TooMany { found: usize, limit: usize },
+}
+
+/// ` (did you mean ...?)` when one of `known` is close to `word`, otherwise nothing.
+pub(crate) fn suggest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> String {
+    /// Longer words are no misspelt names, and comparing them costs.
+    const MAX_CHARS: usize = 64;
+    if word.chars().count() > MAX_CHARS {
+        return String::new();
+    }
+    let near = |name: &&str| name.chars().count() <= MAX_CHARS;
+    let distance = |name: &str| strsim::damerau_levenshtein(&word.to_lowercase(), &name.to_lowercase());
+    known
+        .into_iter()
+        .filter(near)
+        .map(|name| (distance(name), name))
+        .min()
+        .filter(|(distance, name)| *distance <= (name.chars().count() / 3).max(1))
+        .map(|(_, name)| format!(" (did you mean `{name}`?)"))
+        .unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn suggestions_are_close_or_absent() {
+        assert_eq!(suggest("get_ordr", ["get_order", "get_invoice"]), " (did you mean `get_order`?)");
+        assert_eq!(suggest("Timeout_MS", ["timeout_ms"]), " (did you mean `timeout_ms`?)");
+        assert_eq!(suggest("查询订单", ["查询订但", "退款"]), " (did you mean `查询订但`?)");
+        assert_eq!(suggest("weather", ["get_order"]), "");
+        assert_eq!(suggest(&"x".repeat(10_000), ["x"]), "");
+    }
+}

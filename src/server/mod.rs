@@ -1,0 +1,25 @@
+//! The network surface: gRPC on one port, metrics and probes over HTTP on another.
+//!
+//! Owns: proto types and their checked translation, status codes, health, reflection, start and drain.
+//! Does not know: how a decision is reached; every handler is one call into [`crate::pipeline`]. The only module that
+//! sees tonic.
+
+pub mod proto;
+pub mod wire;
+
+mod metadata;
+mod metrics;
+mod status;
+
+mod app;
+mod requests;
+
+mod health;
+mod http;
+mod registry;
+mod router;
+
+mod serve;
+
+pub use app::{App, Phase};
+pub use serve::{Drained, ServeError, serve};

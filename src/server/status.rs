@@ -1,0 +1,163 @@
+//! Domain errors become gRPC codes here and nowhere else.
+//!
+//! The caller gets a stable code and a short, safe sentence; the log gets the chain. Status texts travel in HTTP/2
+//! headers, where a long one breaks the connection, so every text is cut.
+
+use std::error::Error;
+
+use tonic::Status;
+use tracing::error;
+
+use crate::embed::EmbedError;
+use crate::identity::Refused;
+use crate::pipeline::{RouteError, StartError};
+use crate::types::Problem;
+
+/// Bytes of a status text, well below what any HTTP/2 peer accepts in a header (percent-encoding can triple it).
+const MAX_MESSAGE: usize = 1000;
+
+pub(super) fn route(error: &RouteError) -> Status {
+    match error {
+        RouteError::Invalid(problem) => invalid(problem),
+        RouteError::Deadline => late(),
+        RouteError::Overloaded => overloaded(),
+        RouteError::NotReady => not_ready(),
+        RouteError::Internal(_) => internal(error, "the request failed; the server's log says why"),
+    }
+}
+
+/// A change of the catalog that did not happen. Only the operator's own machine gets here, so a file's name may be
+/// told.
+pub(super) fn change(error: &StartError) -> Status {
+    match error {
+        StartError::Registry(_) | StartError::Strict(_) => {
+            Status::failed_precondition(cut(&format!("the catalog is unchanged: {}", chain(error))))
+        }
+        StartError::Embed(embed) => match embed {
+            EmbedError::Overloaded => overloaded(),
+            EmbedError::Deadline => late(),
+            EmbedError::Stopped | EmbedError::NoRuntime(_) | EmbedError::Model { .. } => internal(error, UNCHANGED),
+        },
+        StartError::Store(_)
+        | StartError::Build(_)
+        | StartError::Log(_)
+        | StartError::Llm(_)
+        | StartError::Interrupted(_) => internal(error, UNCHANGED),
+    }
+}
+
+const UNCHANGED: &str = "the catalog is unchanged; the server's log says why";
+
+pub(super) fn invalid(problem: &Problem) -> Status {
+    let text = match problem.fields.first() {
+        // The path stands once, whether or not the message names it too.
+        Some(field) => {
+            let message = problem.message.strip_prefix(field.path.as_str()).unwrap_or(&problem.message);
+            let message = message.trim_start_matches([':', ' ', '`']);
+            format!("{}: {message} (expected: {})", field.path, field.expected)
+        }
+        None => problem.message.clone(),
+    };
+    Status::invalid_argument(cut(&text))
+}
+
+pub(super) fn refused(refused: &Refused) -> Status {
+    Status::permission_denied(cut(&refused.to_string()))
+}
+
+pub(super) fn loopback_only() -> Status {
+    Status::permission_denied("changes to the registry are served on loopback only")
+}
+
+pub(super) fn not_found(what: &str) -> Status {
+    Status::not_found(cut(&format!("there is no card `{what}`")))
+}
+
+pub(super) fn not_ready() -> Status {
+    Status::unavailable("the catalog is not ready yet")
+}
+
+pub(super) fn stopping() -> Status {
+    Status::unavailable("the server is stopping")
+}
+
+pub(super) fn late() -> Status {
+    Status::deadline_exceeded("no answer within the deadline")
+}
+
+pub(super) fn overloaded() -> Status {
+    Status::resource_exhausted("too many requests are waiting")
+}
+
+/// A task of ours died: the panic is in the log already.
+pub(super) fn crashed(error: &tokio::task::JoinError) -> Status {
+    internal(error, "the request failed; the server's log says why")
+}
+
+fn internal(error: &dyn Error, safe: &'static str) -> Status {
+    error!(error = chain(error), "request failed");
+    Status::internal(safe)
+}
+
+fn chain(error: &dyn Error) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(cause) = source {
+        text.push_str(": ");
+        text.push_str(&cause.to_string());
+        source = cause.source();
+    }
+    text
+}
+
+fn cut(text: &str) -> String {
+    if text.len() <= MAX_MESSAGE {
+        return text.to_owned();
+    }
+    format!("{}…", &text[..text.floor_char_boundary(MAX_MESSAGE)])
+}
+
+#[cfg(test)]
+mod tests {
+    use tonic::Code;
+
+    use super::*;
+    use crate::types::FieldProblem;
+
+    fn problem(message: &str, path: &str, expected: &str) -> Problem {
+        let field = FieldProblem { path: path.into(), expected: expected.into(), example: None };
+        Problem::invalid_request(message, vec![field])
+    }
+
+    #[test]
+    fn bad_input_names_its_field_once() {
+        let check = |message: &str, expect: &str| {
+            let status = route(&RouteError::Invalid(problem(message, "utterance", "1 to 8,000 characters")));
+            assert_eq!(status.code(), Code::InvalidArgument);
+            assert_eq!(status.message(), expect);
+        };
+        check("must not be empty", "utterance: must not be empty (expected: 1 to 8,000 characters)");
+        check("utterance: must not be empty", "utterance: must not be empty (expected: 1 to 8,000 characters)");
+        check("utterance must not be empty", "utterance: must not be empty (expected: 1 to 8,000 characters)");
+    }
+
+    #[test]
+    fn status_texts_stay_short_whatever_the_input() {
+        let status = invalid(&problem(&"退款".repeat(20_000), "utterance", "less"));
+        assert!(status.message().len() < 1024, "{}", status.message().len());
+        assert!(status.message().starts_with("utterance: 退款"));
+    }
+
+    #[test]
+    fn each_failure_has_its_code_and_no_internals() {
+        assert_eq!(route(&RouteError::Deadline).code(), Code::DeadlineExceeded);
+        assert_eq!(route(&RouteError::Overloaded).code(), Code::ResourceExhausted);
+        assert_eq!(route(&RouteError::NotReady).code(), Code::Unavailable);
+        let status = route(&RouteError::Internal("thread 'main' panicked at db.internal:5432".into()));
+        assert_eq!(status.code(), Code::Internal);
+        assert!(!status.message().contains("db.internal"));
+        assert_eq!(change(&StartError::Embed(EmbedError::Overloaded)).code(), Code::ResourceExhausted);
+        assert_eq!(change(&StartError::Strict(Vec::new())).code(), Code::FailedPrecondition);
+        assert_eq!(change(&StartError::Llm("x".into())).code(), Code::Internal);
+    }
+}

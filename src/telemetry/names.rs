@@ -1,0 +1,61 @@
+//! `<service>_<what>_<unit>[_total]`.
+
+/// Bounds of every histogram in seconds: they tell a cache hit (well under a millisecond) from an LLM call (seconds).
+pub const LATENCY_BUCKETS_SECONDS: &[f64] =
+    &[0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0];
+
+/// Counter `{method, code}`: requests answered.
+pub const REQUESTS: &str = "pointsman_requests_total";
+/// Gauge `{method}`: requests being worked on.
+pub const REQUESTS_IN_FLIGHT: &str = "pointsman_requests_in_flight";
+/// Histogram `{method}`: time from arrival to answer.
+pub const REQUEST_DURATION: &str = "pointsman_request_duration_seconds";
+/// Histogram `{stage}`: time of one stage of one request.
+pub const STAGE_DURATION: &str = "pointsman_stage_duration_seconds";
+/// Counter `{outcome, decided_by}`.
+pub const DECISIONS: &str = "pointsman_decisions_total";
+/// Counter `{mode}`: decisions made in a degraded mode.
+pub const DEGRADED: &str = "pointsman_degraded_total";
+/// Counter `{result}`: `hit`, `joined`, `miss`, `bypass`, `off`.
+pub const CACHE_LOOKUPS: &str = "pointsman_cache_lookups_total";
+/// Counter `{result}`: `queued`, `dropped`, `failed`.
+pub const DECISION_LOG_LINES: &str = "pointsman_decision_log_lines_total";
+/// Counter `{result}`: HTTP attempts at the LLM.
+pub const LLM_ATTEMPTS: &str = "pointsman_llm_attempts_total";
+/// Histogram `{result}`: time of one HTTP attempt.
+pub const LLM_ATTEMPT_DURATION: &str = "pointsman_llm_attempt_duration_seconds";
+/// Counter `{kind}`: answers of the LLM that could not be used as they were.
+pub const LLM_REPAIRS: &str = "pointsman_llm_repairs_total";
+/// Counter `{kind}`: `prompt`, `completion`, as the endpoint counts them.
+pub const LLM_TOKENS: &str = "pointsman_llm_tokens_total";
+/// Counter `{to}`: changes of the LLM breaker's state.
+pub const LLM_BREAKER_CHANGES: &str = "pointsman_llm_breaker_changes_total";
+/// Counter: requests refused because the queue before the LLM was full.
+pub const LLM_OVERLOADED: &str = "pointsman_llm_overloaded_total";
+/// Gauge: tools being served.
+pub const CATALOG_TOOLS: &str = "pointsman_catalog_tools";
+/// Gauge: cards that are not served.
+pub const CATALOG_QUARANTINED: &str = "pointsman_catalog_quarantined";
+/// Gauge: generation of the catalog being served.
+pub const CATALOG_GENERATION: &str = "pointsman_catalog_generation";
+/// Counter `{result}`: `ok`, `failed`.
+pub const CATALOG_RELOADS: &str = "pointsman_catalog_reloads_total";
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    #[test]
+    fn every_name_stands_once_and_has_the_common_form() {
+        let source = include_str!("names.rs");
+        let names: Vec<&str> = source
+            .lines()
+            .filter_map(|line| line.strip_prefix("pub const ")?.split_once("&str = \"")?.1.strip_suffix("\";"))
+            .collect();
+        assert!(names.len() > 10);
+        assert_eq!(names.iter().collect::<BTreeSet<_>>().len(), names.len());
+        let fits =
+            |name: &&str| name.starts_with("pointsman_") && name.bytes().all(|b| b.is_ascii_lowercase() || b == b'_');
+        assert!(names.iter().all(fits), "{names:?}");
+    }
+}

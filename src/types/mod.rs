@@ -1,0 +1,22 @@
+//! The vocabulary every stage shares: ids, scores, vectors, deadlines, callers, candidates and the error body.
+//!
+//! Owns: newtypes that keep a `Confidence` from being compared with a `Similarity`, and the checked facts about them.
+//! Does not know: how any of these values come about. No IO.
+
+pub mod caller;
+pub mod candidate;
+pub mod deadline;
+pub mod ids;
+pub mod problem;
+pub mod score;
+pub mod turn;
+pub mod vector;
+
+pub use caller::{Caller, Scope};
+pub use candidate::{Candidate, IndexKind, Signal};
+pub use deadline::Deadline;
+pub use ids::{CardHash, CatalogVersion, DecisionId, ToolId};
+pub use problem::{FieldProblem, Problem, ProblemCode};
+pub use score::{Confidence, NotANumber, Score, Similarity};
+pub use turn::{Role, Turn};
+pub use vector::{Vector, VectorError};
