@@ -1,0 +1,263 @@
+//! Choice and stability.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use pointsman::catalog::{Catalog, CatalogBuilder};
+use pointsman::decide::Request;
+use pointsman::decide::llm::Llm;
+use pointsman::decision::{DecidedBy, Outcome, Stage};
+use pointsman::embed::Encoders;
+use pointsman::pipeline::{RouteError, RouteRequest};
+use pointsman::retrieve::stable_order;
+use pointsman::text::normalise;
+use pointsman::types::{Caller, Candidate, Deadline, Score};
+use serde_json::{Map, json};
+use tokio::task::JoinSet;
+
+use crate::support::scripted_llm::{ScriptedLlm, call, delay};
+use crate::support::shop::{Shop, called, dev_rows, request, result, settings, the_call, uncached};
+
+const ORDER: &str = "SO-20260418000736";
+
+#[tokio::test]
+async fn sb_055_a_cold_request_asks_the_model_and_is_stored_a_second_one_hits() {
+    let llm = ScriptedLlm::start([call("track_shipment", json!({"tracking_no": "SF1234567890"}))]).await;
+    let shop = Shop::with_llm(&llm, &[]).await;
+
+    let cold = shop.route("track SF1234567890").await;
+    assert_eq!(called(&cold), r#"track_shipment{"tracking_no":"SF1234567890"}"#);
+    assert_eq!((cold.trace.cache.as_str(), cold.trace.stored), ("miss", true));
+    assert!((5..=8).contains(&cold.candidates.len()), "{:?}", cold.candidates);
+    assert_eq!((cold.trace.model.as_str(), cold.trace.llm_calls), ("scripted", 1));
+    let stages: Vec<Stage> = cold.timings.keys().copied().collect();
+    assert_eq!(stages, [Stage::Normalise, Stage::Embed, Stage::Prefilter, Stage::Decide, Stage::Total]);
+
+    let warm = shop.route("track SF1234567890").await;
+    assert_eq!(called(&warm), called(&cold));
+    assert_eq!((warm.trace.cache.as_str(), warm.decided_by), ("hit", DecidedBy::CacheExact));
+    assert_eq!((warm.trace.llm_calls, warm.tokens.prompt, llm.calls()), (0, 0, 1));
+    let stages: Vec<Stage> = warm.timings.keys().copied().collect();
+    assert_eq!(stages, [Stage::Normalise, Stage::Cache, Stage::Total], "nothing but the cache was at work");
+}
+
+#[tokio::test]
+async fn sb_056_noise_in_the_scores_leaves_the_prompt_as_it_is() {
+    let llm = ScriptedLlm::start([call("no_tool", json!({}))]).await;
+    let shop = Shop::start(&[]).await;
+    let catalog = catalog(&shop).await;
+    let utterance = "SO-20260418000736 退款";
+    let ranking = shop
+        .router
+        .rank(&request(utterance), &Caller::local(), Deadline::after(Duration::from_secs(30)))
+        .await
+        .unwrap();
+    let shortlist = ranking.candidates[..ranking.shortlist].to_vec();
+    let tied: Vec<Candidate> =
+        shortlist.iter().map(|candidate| Candidate { score: Score::new(1.0), ..candidate.clone() }).collect();
+
+    let decider =
+        Llm::new(settings(&[("llm.base_url", llm.url()), ("llm.model", "scripted")]).pipeline.llm.unwrap()).unwrap();
+    let (query, session) = (normalise(utterance).unwrap(), Map::new());
+    let mut orders = BTreeSet::new();
+    for candidates in [&shortlist, &tied].into_iter().flat_map(|list| [noisy(list, 0), noisy(list, 1), noisy(list, 2)])
+    {
+        orders.insert(candidates.iter().map(|candidate| candidate.tool.clone()).collect::<Vec<_>>());
+        let tools = stable_order(&catalog, &candidates);
+        let request = Request {
+            query: &query,
+            history: &[],
+            session: &session,
+            tools: &tools,
+            candidates: &candidates,
+            max_calls: 1,
+        };
+        decider.decide(&request, Deadline::after(Duration::from_secs(30))).await.unwrap();
+    }
+    assert!(orders.len() > 1, "the noise changed ranks");
+    let prompts: BTreeSet<Vec<u8>> = llm.bodies().into_iter().collect();
+    assert_eq!((llm.calls(), prompts.len()), (6, 1));
+}
+
+/// Scores moved by up to 1e-4, best first again.
+fn noisy(candidates: &[Candidate], seed: usize) -> Vec<Candidate> {
+    let noise = |index: usize| ((index * 7 + seed * 3) % 11) as f32 / 10.0 * 1e-4;
+    let mut noisy: Vec<Candidate> = candidates
+        .iter()
+        .enumerate()
+        .map(|(index, candidate)| Candidate {
+            score: Score::new(candidate.score.get() + noise(index)),
+            ..candidate.clone()
+        })
+        .collect();
+    noisy.sort_by(|a, b| b.score.get().total_cmp(&a.score.get()).then_with(|| a.tool.cmp(&b.tool)));
+    noisy
+}
+
+/// The shop's cards as a catalog of their own; order by name needs no vectors.
+async fn catalog(shop: &Shop) -> Catalog {
+    let (_, registry) = shop.router.registry();
+    let builder = CatalogBuilder::new(Arc::new(Encoders::none()), settings(&[]).pipeline.index);
+    let (catalog, _) = builder.build(registry.as_ref().clone(), 1, &|_, _| {}).await.unwrap();
+    catalog
+}
+
+#[tokio::test]
+async fn sb_057_temperature_is_zero() {
+    let llm = ScriptedLlm::start([call("get_account_overview", json!({}))]).await;
+    let shop = Shop::with_llm(&llm, &[]).await;
+    shop.route("我有多少积分呀").await;
+    let temperature = llm.requests()[0]["temperature"].as_f64().unwrap();
+    assert_eq!(temperature, 0.0);
+}
+
+#[tokio::test]
+async fn sb_058_the_seed_is_fixed() {
+    let llm = ScriptedLlm::start([call("get_account_overview", json!({}))]).await;
+    let shop = Shop::with_llm(&llm, &[]).await;
+    for _ in 0..2 {
+        shop.ask(uncached("我有多少积分呀")).await;
+    }
+    let seeds: Vec<Option<i64>> = llm.requests().iter().map(|request| request["seed"].as_i64()).collect();
+    assert_eq!(seeds.len(), 2);
+    assert!(seeds[0].is_some() && seeds[0] == seeds[1], "{seeds:?}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn sb_059_repetitions_and_callers_get_one_decision() {
+    let shop = Arc::new(Shop::start(&[("cache.enabled", "false")]).await);
+    let rows: Vec<_> = dev_rows().into_iter().step_by(13).take(20).collect();
+    assert_eq!(rows.len(), 20);
+    let requests: Arc<Vec<RouteRequest>> = Arc::new(
+        rows.into_iter().map(|row| RouteRequest { history: row.history, ..request(&row.utterance) }).collect(),
+    );
+    let mut callers = JoinSet::new();
+    // Ten times each in all.
+    for repetitions in [3, 3, 2, 2] {
+        let (shop, requests) = (Arc::clone(&shop), Arc::clone(&requests));
+        callers.spawn(async move {
+            let mut seen = Vec::new();
+            for (index, request) in requests.iter().enumerate() {
+                for _ in 0..repetitions {
+                    let decision = shop.ask(request.clone()).await;
+                    assert_eq!(decision.trace.cache, "off");
+                    seen.push((index, result(&decision).to_string(), decision.decided_by.as_str()));
+                }
+            }
+            seen
+        });
+    }
+    let seen: Vec<_> = callers.join_all().await.into_iter().flatten().collect();
+    assert_eq!(seen.len(), 20 * 10);
+    let mut by_row: BTreeMap<usize, BTreeSet<(String, &str)>> = BTreeMap::new();
+    for (index, result, decided_by) in seen {
+        by_row.entry(index).or_default().insert((result, decided_by));
+    }
+    for (index, decisions) in by_row {
+        assert_eq!(decisions.len(), 1, "{}: {decisions:?}", requests[index].utterance);
+    }
+}
+
+#[tokio::test]
+async fn sb_060_where_no_tool_fits_none_is_called() {
+    let shop = Shop::start(&[]).await;
+    for utterance in ["今天天气怎么样", "帮我充50块话费"] {
+        let decision = shop.route(utterance).await;
+        assert!(matches!(decision.outcome, Outcome::NoTool { .. }), "{utterance}: {:?}", decision.outcome);
+    }
+}
+
+#[tokio::test]
+async fn sb_066_borders_act_in_both_directions() {
+    let shop = Shop::start(&[]).await;
+    for (utterance, tool) in [
+        ("退款一般几天能到卡里".to_owned(), "search_faq"),
+        (format!("{ORDER} 的退款到账了没"), "get_refund_status"),
+        (format!("{ORDER} 退款"), "preview_refund"),
+    ] {
+        assert_eq!(the_call(&shop.route(&utterance).await).tool.as_str(), tool, "{utterance}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn sb_067_open_model_calls_are_limited_and_the_rest_waits_or_is_told() {
+    let llm = ScriptedLlm::start([delay(300, call("get_account_overview", json!({})))]).await;
+    let limits = [("llm.concurrency", "4"), ("llm.queue", "16"), ("route.deadline_ms", "60000")];
+    let shop = Arc::new(Shop::with_llm(&llm, &limits).await);
+    let since = Instant::now();
+    let mut requests = JoinSet::new();
+    for _ in 0..50 {
+        let shop = Arc::clone(&shop);
+        requests.spawn(async move { shop.try_ask(uncached("我有多少积分呀"), &Caller::local()).await });
+    }
+    let answers = requests.join_all().await;
+    assert!(since.elapsed() < Duration::from_secs(60));
+    assert_eq!(llm.peak(), 4);
+    let (served, refused): (Vec<_>, Vec<_>) = answers.into_iter().partition(Result::is_ok);
+    assert!(served.len() >= 20, "four in work and sixteen waiting are served, were {}", served.len());
+    for answer in served {
+        assert_eq!(answer.unwrap().decided_by, DecidedBy::Llm);
+    }
+    for refusal in refused {
+        assert!(matches!(refusal, Err(RouteError::Overloaded)), "{refusal:?}");
+    }
+}
+
+/// On one thread, so that every task has come as far as it can when this one continues.
+#[tokio::test(flavor = "current_thread")]
+async fn sb_068_a_held_encoder_does_not_hold_a_cached_answer() {
+    let shop = Arc::new(Shop::start(&[]).await);
+    assert!(shop.route("我的快递到哪了呀").await.trace.stored);
+
+    let done = Arc::new(AtomicUsize::new(0));
+    let ask = |utterance: String| {
+        let (shop, done) = (Arc::clone(&shop), Arc::clone(&done));
+        tokio::spawn(async move {
+            let answer = shop.try_ask(uncached(&utterance), &Caller::local()).await;
+            done.fetch_add(1, Ordering::SeqCst);
+            answer.is_ok()
+        })
+    };
+    // Long texts hold the encoder, a hundred short ones wait behind them.
+    let holding: Vec<_> = (0..16).map(|number| ask(format!("{number}{}", "我想问一下快递的事情".repeat(50)))).collect();
+    let waiting: Vec<_> = (0..100).map(|number| ask(format!("第{number}个快递到哪了"))).collect();
+    tokio::task::yield_now().await;
+    let before = done.swap(0, Ordering::SeqCst);
+    assert!(before < holding.len(), "the encoder was not held");
+
+    let cached = shop.route("我的快递到哪了呀").await;
+    assert_eq!(cached.trace.cache, "hit");
+    let answered = waiting.iter().filter(|task| task.is_finished()).count();
+    assert_eq!(answered, 0, "none of the hundred had an answer");
+    for task in holding.into_iter().chain(waiting) {
+        assert!(task.await.unwrap());
+    }
+}
+
+#[tokio::test]
+async fn sb_069_repeated_requests_cost_no_model_call() {
+    let waybill = |number: usize| format!("SF12345678{number:02}");
+    // Thirty utterances, seventy repetitions spread between them.
+    let replay: Vec<usize> = (0..30).flat_map(|new| [new, new / 2, new / 3]).chain(0..10).collect();
+    assert_eq!(replay.len(), 100);
+    let script = (0..30).map(|number| delay(40, call("track_shipment", json!({"tracking_no": waybill(number)}))));
+    let llm = ScriptedLlm::start(script).await;
+    let shop = Shop::with_llm(&llm, &[]).await;
+
+    let mut times: BTreeMap<&str, Vec<f64>> = BTreeMap::new();
+    for number in replay {
+        let decision = shop.route(&format!("{}到哪了", waybill(number))).await;
+        assert_eq!(the_call(&decision).arguments["tracking_no"], waybill(number));
+        times
+            .entry(decision.decided_by.as_str())
+            .or_default()
+            .push(decision.timings[&Stage::Total].as_secs_f64() * 1e3);
+    }
+    assert_eq!((llm.calls(), times["llm"].len(), times["cache_exact"].len()), (30, 30, 70));
+    let mean = |times: &[f64]| times.iter().sum::<f64>() / times.len() as f64;
+    let (without, with) = (mean(&times["llm"]), mean(&times["cache_exact"]));
+    println!("mean latency: {without:.1} ms with a model call, {with:.1} ms from the cache");
+    assert!(with * 4.0 < without, "{with} {without}");
+}

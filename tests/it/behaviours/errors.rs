@@ -1,0 +1,120 @@
+//! Validation and errors.
+
+use pointsman::decision::{DecidedBy, Degraded, Outcome};
+use pointsman::pipeline::RouteRequest;
+use pointsman::types::{FieldProblem, ProblemCode, Role, Turn};
+use serde_json::json;
+
+use crate::support::scripted_llm::{ScriptedLlm, call, status};
+use crate::support::shop::{Shop, called, request, the_question, uncached};
+
+const ORDER: &str = "SO-20260418000736";
+
+fn user(content: &str) -> Turn {
+    Turn { role: Role::User, content: content.into() }
+}
+
+#[tokio::test]
+async fn sb_083_an_error_names_the_fields_at_fault() {
+    let llm = ScriptedLlm::start([call("change_invoice_title", json!({"order_id": ORDER}))]).await;
+    let shop = Shop::with_llm(&llm, &[]).await;
+    let decision = shop.route("SO-20260418000736的发票抬头写错了").await;
+    let problem = &decision.trace.repairs[0].problem;
+    assert_eq!(problem.code, ProblemCode::InvalidArgs);
+    let fields: Vec<&str> = problem.fields.iter().map(|field| field.path.as_str()).collect();
+    assert_eq!(fields, ["/title"]);
+    // What the model reads says the same.
+    let messages = llm.requests()[1]["messages"].clone();
+    let complaint = messages.as_array().unwrap().last().unwrap()["content"].as_str().unwrap();
+    assert!(complaint.contains("title") && !complaint.contains("order_id"), "{complaint}");
+    assert_eq!(the_question(&decision).missing, ["title"]);
+}
+
+#[tokio::test]
+async fn sb_084_an_error_shows_the_form_and_an_example() {
+    let llm = ScriptedLlm::start([call("get_order", json!({"order_id": "2026031"}))]).await;
+    let shop = Shop::with_llm(&llm, &[]).await;
+    let decision = shop.route("订单2026031付了多少").await;
+    let field = &decision.trace.repairs[0].problem.fields[0];
+    let expected = FieldProblem {
+        path: "/order_id".into(),
+        expected: "SO- and 14 digits".into(),
+        example: Some("SO-20260418000736".into()),
+    };
+    assert_eq!(*field, expected);
+    let messages = llm.requests()[1]["messages"].clone();
+    let complaint = messages.as_array().unwrap().last().unwrap()["content"].as_str().unwrap();
+    assert!(complaint.contains("SO- and 14 digits") && complaint.contains("SO-20260418000736"), "{complaint}");
+}
+
+#[tokio::test]
+async fn sb_091_a_bad_format_ends_as_a_question_that_says_the_form() {
+    let shop = Shop::start(&[]).await;
+    let decision = shop.route("SO-20260418").await;
+    let question = the_question(&decision);
+    assert_eq!(question.missing, ["order_id"]);
+    assert!(question.question.contains("SO- and 14 digits"), "{}", question.question);
+    assert!(question.arguments.get("order_id").is_none(), "{question:?}");
+}
+
+#[tokio::test]
+async fn sb_095_the_model_may_repair_twice() {
+    let bad = |id: &str| call("get_order", json!({"order_id": id}));
+    let script = [bad("SO-1"), bad("SO-2"), bad("SO-3"), bad("SO-4"), bad("SO-5")];
+    let llm = ScriptedLlm::start(script).await;
+    let shop = Shop::with_llm(&llm, &[("llm.max_attempts", "10")]).await;
+    let decision = shop.route("我那个订单付了多少").await;
+    assert_eq!((llm.calls(), decision.trace.llm_calls, decision.trace.repairs.len()), (3, 3, 3));
+    let question = the_question(&decision);
+    assert_eq!(question.tool.as_ref().unwrap().as_str(), "get_order");
+    assert_eq!(question.missing, ["order_id"]);
+}
+
+#[tokio::test]
+async fn sb_096_the_same_fault_again_and_what_cannot_be_cured_end_the_loop() {
+    let llm = ScriptedLlm::start([call("get_order", json!({"order_id": "SO-1"}))]).await;
+    let shop = Shop::with_llm(&llm, &[]).await;
+    let decision = shop.route("SO-1 付了多少").await;
+    assert_eq!((llm.calls(), decision.trace.repairs.len()), (2, 2), "the second answer is the first one again");
+    assert_eq!(the_question(&decision).missing, ["order_id"]);
+
+    let refusing = ScriptedLlm::start([status(401)]).await;
+    let shop = Shop::with_llm(&refusing, &[("llm.max_attempts", "10")]).await;
+    let decision = shop.route("SO-20260418000736 付了多少").await;
+    assert_eq!(refusing.calls(), 1, "a refused key is not tried again");
+    assert_eq!(called(&decision), format!(r#"get_order{{"fields":["amount"],"order_id":"{ORDER}"}}"#));
+    assert_eq!(decision.decided_by, DecidedBy::Local);
+    assert!(decision.degraded.contains(&Degraded::LlmUnavailable));
+}
+
+#[tokio::test]
+async fn sb_097_a_missing_value_is_filled_from_the_conversation_or_asked_for() {
+    let history = vec![user("SO-20260418000736 付了多少")];
+    let filled = format!(r#"preview_cancel_order{{"order_id":"{ORDER}"}}"#);
+
+    // The model leaves the field out first and names it after the complaint.
+    let llm = ScriptedLlm::start([
+        call("preview_cancel_order", json!({})),
+        call("preview_cancel_order", json!({"order_id": ORDER})),
+    ])
+    .await;
+    let shop = Shop::with_llm(&llm, &[]).await;
+    let decision = shop.ask(RouteRequest { history: history.clone(), ..uncached("那就取消吧") }).await;
+    assert_eq!(called(&decision), filled);
+    assert_eq!(decision.trace.repairs[0].problem.fields[0].path, "/order_id");
+
+    // Nothing to fill it from: the model repeats itself and the user is asked.
+    let llm = ScriptedLlm::start([call("preview_cancel_order", json!({}))]).await;
+    let shop = Shop::with_llm(&llm, &[]).await;
+    let decision = shop.ask(uncached("那就取消吧")).await;
+    assert_eq!(the_question(&decision).missing, ["order_id"]);
+    assert!(the_question(&decision).question.contains("SO-20260418000736"), "{:?}", the_question(&decision));
+
+    // The same without a model.
+    let shop = Shop::start(&[]).await;
+    let decision = shop.ask(RouteRequest { history, ..request("取消这个订单") }).await;
+    assert_eq!(called(&decision), filled);
+    let decision = shop.route("取消").await;
+    assert!(matches!(decision.outcome, Outcome::Clarify(_)));
+    assert_eq!(the_question(&decision).missing, ["order_id"]);
+}

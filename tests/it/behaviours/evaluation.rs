@@ -1,0 +1,65 @@
+//! Evaluation and tests.
+
+use pointsman::pipeline::RouteRequest;
+use pointsman::server::proto::route_response::Outcome;
+use pointsman::server::proto::{self, RouteResponse};
+use serde_json::Value;
+use tonic::Code;
+
+use crate::support::server::TestServer;
+use crate::support::shop::{Shop, dev_rows, result, settings, uncached};
+
+#[tokio::test]
+async fn sb_165_edge_inputs_get_readable_answers() {
+    let server = TestServer::start(settings(&[])).await;
+    let empty = server.route("").await.unwrap_err();
+    assert_eq!(empty.code(), Code::InvalidArgument);
+    assert!(empty.message().starts_with("utterance: must not be empty"), "{}", empty.message());
+
+    let long = server.route(&"我的快递到哪了呢，".repeat(20_000 / 9 + 1)).await.unwrap();
+    assert!(long.outcome.is_some());
+    assert!(long.degraded.contains(&"truncated_input".to_owned()), "{:?}", long.degraded);
+
+    for injected in ["'; DROP TABLE", "'; DROP TABLE orders; --", "\" OR 1=1 --", "{{7*7}}\u{0}\u{202e}"] {
+        let answer = server.route(injected).await.unwrap();
+        assert_no_foreign_data(injected, &answer);
+    }
+    // The server is as it was.
+    let answer = server.route("我的快递到哪了呀").await.unwrap();
+    assert!(matches!(answer.outcome, Some(Outcome::Call(_))), "{answer:?}");
+}
+
+/// Every value in the answer is a default, comes from a closed set, or stands in the utterance itself.
+fn assert_no_foreign_data(utterance: &str, answer: &RouteResponse) {
+    let calls = match answer.outcome.as_ref().unwrap() {
+        Outcome::Call(call) => call.calls.as_slice(),
+        Outcome::Clarify(_) | Outcome::NoTool(_) | Outcome::Handoff(_) => &[],
+    };
+    for proto::PlannedCall { tool, arguments_json, origins, .. } in calls {
+        let arguments: Value = serde_json::from_str(arguments_json).unwrap();
+        for (name, value) in arguments.as_object().unwrap() {
+            let said = value.as_str().is_some_and(|text| utterance.contains(text));
+            let known = matches!(origins[name].as_str(), "default" | "enum_text");
+            assert!(said || known, "{utterance}: {tool} {arguments}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn sb_168_a_restart_changes_no_decision() {
+    let rows = dev_rows();
+    assert_eq!(rows.len(), 264);
+    let mut runs = Vec::new();
+    for _ in 0..2 {
+        let shop = Shop::start(&[]).await;
+        let mut run = Vec::new();
+        for row in &rows {
+            let decision = shop.ask(RouteRequest { history: row.history.clone(), ..uncached(&row.utterance) }).await;
+            run.push((row.id.as_str(), result(&decision).to_string()));
+        }
+        shop.router.shutdown().await;
+        runs.push(run);
+    }
+    let differences: Vec<_> = runs[0].iter().zip(&runs[1]).filter(|(first, second)| first != second).collect();
+    assert!(differences.is_empty(), "{differences:?}");
+}

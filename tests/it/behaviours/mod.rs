@@ -1,0 +1,12 @@
+//! Proofs of the rows of `docs/BEHAVIOURS.md`, one file a group, the row's number in the function's name.
+
+mod choice;
+mod effects;
+mod errors;
+mod evaluation;
+mod observation;
+mod parameters;
+mod registry;
+mod safety;
+mod snapshots;
+mod strategy;
