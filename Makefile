@@ -1,0 +1,57 @@
+# Every target works on a fresh checkout with a Rust toolchain, Python 3 with pip, and access to the package registries.
+#
+# Binary, demo, tests and benches are all built in the release profile and in invocations that select a dev target, so
+# that they share one build of the dependencies; clippy and doc share the check build.
+
+SHELL := bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+
+CARGO ?= cargo
+DEMO := target/release/examples/demo
+PROGRAM := --bin pointsman --example demo
+
+.PHONY: help setup build demo test check lint doc bench bench-build deny clean-runtime
+
+help: ## List the targets
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{ printf "  %-14s %s\n", $$1, $$2 }'
+
+setup: ## Put the pinned ONNX Runtime under .runtime/ (does nothing when it is there)
+	scripts/setup-onnxruntime
+
+build: ## Build the program in release: target/release/pointsman
+	$(CARGO) build --release --locked $(PROGRAM)
+
+demo: setup build ## Start a server with sample tools, route ten utterances, print a table
+	$(DEMO)
+
+# The documentation's examples come first: the last lines are then the test runner's summary.
+test: setup ## Run all tests (cargo-nextest where it is installed)
+	$(CARGO) test --release --locked --doc
+	@if $(CARGO) nextest --version >/dev/null 2>&1; then \
+	    set -x; $(CARGO) nextest run --release --locked; \
+	else \
+	    set -x; $(CARGO) test --release --locked --lib --bins --tests; \
+	fi
+
+lint: ## Check formatting and clippy, warnings denied
+	$(CARGO) fmt --all --check
+	$(CARGO) clippy --all-targets --locked -- -D warnings
+
+# Naming the examples selects dev-dependencies, as `lint` does; without it the dependencies are checked a second time.
+doc: ## Build the API documentation, warnings denied: target/doc/pointsman/index.html
+	RUSTDOCFLAGS=-Dwarnings $(CARGO) doc --no-deps --locked --lib --examples
+
+check: lint doc test ## Everything a change has to pass: lint, doc, test
+
+bench-build: ## Compile the benches
+	$(CARGO) bench --locked --no-run
+
+bench: setup ## Run the benches; BENCH=prefilter runs one
+	$(CARGO) bench --locked $(if $(BENCH),--bench $(BENCH),--benches)
+
+deny: ## Check licences, banned crates and sources (needs cargo-deny)
+	$(CARGO) deny --locked check licenses bans sources
+
+clean-runtime: ## Remove the downloaded ONNX Runtime
+	rm -rf .runtime
