@@ -14,6 +14,7 @@ use serde_json::{Map, Number, Value};
 
 use super::{ArgumentSchema, property, schema};
 use crate::text::to_nfkc;
+use crate::types::encoding::unescape_pointer;
 
 /// Nesting can hide a slip behind another one: a list as text whose items are numbers as text.
 const ROUNDS: usize = 4;
@@ -59,7 +60,7 @@ pub(super) fn coerce(schema: &ArgumentSchema, args: &mut Map<String, Value>) {
 
 /// The schema of the value at `path` (a JSON pointer into the arguments), as far as plain nesting leads.
 pub(super) fn schema_at<'a>(schema: &'a ArgumentSchema, path: &str) -> Option<&'a Value> {
-    let mut steps = path.strip_prefix('/')?.split('/').map(|step| step.replace("~1", "/").replace("~0", "~"));
+    let mut steps = path.strip_prefix('/')?.split('/').map(unescape_pointer);
     let mut current = schema.property(&steps.next()?)?.schema;
     for step in steps {
         let named = current.get("properties").and_then(|members| members.get(&step));

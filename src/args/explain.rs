@@ -6,6 +6,7 @@ use serde_json::Value;
 
 use super::{ArgumentSchema, coerce, pattern, property};
 use crate::types::FieldProblem;
+use crate::types::encoding::{escape_pointer, unescape_pointer};
 
 /// More fields than this tell nobody anything.
 const MAX_FIELDS: usize = 50;
@@ -53,7 +54,7 @@ fn describe(schema: &ArgumentSchema, error: &ValidationError<'_>) -> Vec<FieldPr
 
 /// A required property that is missing: its form where the schema fixes one.
 pub(super) fn required(schema: &ArgumentSchema, parent: &str, name: &str) -> FieldProblem {
-    let path = format!("{parent}/{}", escape(name));
+    let path = format!("{parent}/{}", escape_pointer(name));
     let own = coerce::schema_at(schema, &path);
     let form = own.and_then(|own| own.get("pattern")).and_then(Value::as_str).and_then(pattern::in_words);
     let choices = own.map(property::choices).unwrap_or_default();
@@ -81,7 +82,7 @@ fn unknown(schema: &ArgumentSchema, parent: &str, name: &str) -> FieldProblem {
     if let Some(close) = closest(name, &allowed) {
         expected.push_str(&format!("; did you mean {close}?"));
     }
-    FieldProblem { path: format!("{parent}/{}", escape(name)), expected: cut(&expected), example: None }
+    FieldProblem { path: format!("{parent}/{}", escape_pointer(name)), expected: cut(&expected), example: None }
 }
 
 /// Where each branch only asks for fields (`anyOf` over `required`), the fields are what is missing.
@@ -176,7 +177,7 @@ fn bare(value: &Value) -> String {
 
 /// A value that would pass: from the description, else the first listed value, else the default.
 fn example(schema: &ArgumentSchema, path: &str, own: &Value) -> Option<String> {
-    let name = path.strip_prefix('/').filter(|name| !name.contains('/')).map(unescape);
+    let name = path.strip_prefix('/').filter(|name| !name.contains('/')).map(unescape_pointer);
     // Nested values are judged by their own keywords only where a whole-argument check is out of reach.
     let fits = |value: &Value| name.as_deref().is_some_and(|name| schema.fits(name, value));
     let description = own.get("description").and_then(Value::as_str).unwrap_or("");
@@ -247,14 +248,6 @@ fn distance(a: &[char], b: &[char]) -> usize {
         }
     }
     row[b.len()]
-}
-
-fn escape(name: &str) -> String {
-    name.replace('~', "~0").replace('/', "~1")
-}
-
-fn unescape(name: &str) -> String {
-    name.replace("~1", "/").replace("~0", "~")
 }
 
 fn cut(text: &str) -> String {

@@ -4,6 +4,7 @@
 use serde_json::{Map, Value, json};
 
 use super::SchemaError;
+use crate::types::encoding::escape_pointer;
 
 /// Deeper schemas are refused.
 const MAX_DEPTH: usize = 64;
@@ -70,7 +71,7 @@ impl Walk<'_> {
         for (keyword, value) in map {
             let length = pointer.len();
             pointer.push('/');
-            pointer.push_str(&keyword.replace('~', "~0").replace('/', "~1"));
+            pointer.push_str(&escape_pointer(keyword));
             if let Some(value) = self.keyword(keyword, value, pointer, depth)? {
                 out.insert(keyword.clone(), value);
             }
@@ -167,7 +168,7 @@ impl Walk<'_> {
         for (name, member) in members {
             let length = pointer.len();
             pointer.push('/');
-            pointer.push_str(&name.replace('~', "~0").replace('/', "~1"));
+            pointer.push_str(&escape_pointer(name));
             out.insert(name.clone(), self.schema(member, pointer, depth + 1)?);
             pointer.truncate(length);
         }

@@ -11,6 +11,7 @@ use serde_json::{Map, Value, json};
 use super::property::Property;
 use super::{explain, pattern, repair, resolve};
 use crate::types::FieldProblem;
+use crate::types::encoding::escape_pointer;
 
 /// Steps a pattern may backtrack before it counts as not matching.
 const BACKTRACK_LIMIT: usize = 50_000;
@@ -123,7 +124,7 @@ impl ArgumentSchema {
         let mut single = Map::new();
         single.insert(name.to_owned(), value.clone());
         let single = Value::Object(single);
-        let own = format!("/{}", name.replace('~', "~0").replace('/', "~1"));
+        let own = format!("/{}", escape_pointer(name));
         self.0.validator.iter_errors(&single).all(|error| {
             let path = error.instance_path().as_str();
             path != own && !path.strip_prefix(&own).is_some_and(|rest| rest.starts_with('/'))

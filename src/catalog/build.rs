@@ -12,6 +12,7 @@ use super::tool::Tool;
 use crate::embed::{EmbedError, Encoders};
 use crate::index::{DenseIndex, IndexError, LexicalIndex, Settings};
 use crate::registry::{CardProblem, Quarantined, Registry};
+use crate::types::encoding::hex;
 use crate::types::{CatalogVersion, IndexKind, ToolId, Vector};
 
 #[derive(Debug, thiserror::Error)]
@@ -184,7 +185,7 @@ fn assemble(
         digest.update(line.as_bytes());
         prints.push(halves(&Sha256::digest(line.as_bytes())));
     }
-    let digest: String = digest.finalize().iter().take(6).map(|byte| format!("{byte:02x}")).collect();
+    let digest: String = hex(&digest.finalize()[..6]);
     Ok(Catalog {
         version: CatalogVersion { generation, digest },
         names: NameIndex::build(tools.iter().map(Tool::id)),

@@ -149,9 +149,7 @@ fn local(options: &Options, request: RouteRequest) -> Result<RouteResponse, Fail
         router.shutdown().await;
         decision.map(|decision| wire::route_response(&decision)).map_err(|error| match error {
             RouteError::Invalid(problem) => invalid(&problem),
-            RouteError::Deadline | RouteError::Overloaded | RouteError::NotReady | RouteError::Internal(_) => {
-                Failure::failed(error)
-            }
+            RouteError::Deadline | RouteError::Overloaded | RouteError::Internal(_) => Failure::failed(error),
         })
     })
 }

@@ -88,7 +88,7 @@ section!(Llm {
     temperature: f64 = 0.0,
     seed: Option<i64> = Some(7),
     timeout_ms: u64 = 20_000,
-    max_attempts: u64 = 3,
+    max_attempts: u64 = 5,
     max_repairs: u64 = 2,
     max_completion_tokens: u64 = 512,
     max_tools: u64 = 64,

@@ -9,6 +9,7 @@ use sha2::{Digest, Sha256};
 
 use crate::text::Query;
 use crate::tool::canonical_json;
+use crate::types::encoding::hex;
 
 /// Secret of one installation: equal values give equal hashes within it, and nobody without it can try values out.
 #[derive(Clone)]
@@ -31,7 +32,7 @@ impl Salt {
         // The salt has a fixed length, so it cannot run into the text.
         digest.update(self.0);
         digest.update(text.as_bytes());
-        digest.finalize().iter().take(8).map(|byte| format!("{byte:02x}")).collect()
+        hex(&digest.finalize()[..8])
     }
 }
 

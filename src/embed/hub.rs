@@ -10,9 +10,10 @@ use sha2::{Digest, Sha256};
 
 use super::EmbedError;
 use super::encoder::{Loader, Profile};
-use super::manifest::{Prefix, hex};
+use super::manifest::Prefix;
 use super::onnx::{OnnxModel, SPINNING};
 use super::worker::{Model, ModelError};
+use crate::types::encoding::hex;
 
 /// Tokens read of a text: longer inputs cost memory with the square of their length.
 const MAX_TOKENS: usize = 512;

@@ -9,6 +9,7 @@ use serde::Deserialize;
 use sha2::{Digest, Sha256};
 
 use super::EmbedError;
+use crate::types::encoding::hex;
 
 /// The manifest of one encoder.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
@@ -156,10 +157,6 @@ impl Manifest {
         }
         Ok(())
     }
-}
-
-pub(super) fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 #[cfg(test)]

@@ -59,8 +59,6 @@ pub enum RouteError {
     Deadline,
     #[error("too many requests are waiting")]
     Overloaded,
-    #[error("the catalog is not ready yet")]
-    NotReady,
     #[error("{0}")]
     Internal(String),
 }

@@ -384,7 +384,7 @@ fn is_own(result: Result<&Decision, &RouteError>) -> bool {
     match result {
         Ok(decision) => decision.trace.notes.iter().any(|note| note == NO_TIME),
         Err(RouteError::Deadline) => true,
-        Err(RouteError::Invalid(_) | RouteError::Overloaded | RouteError::NotReady | RouteError::Internal(_)) => false,
+        Err(RouteError::Invalid(_) | RouteError::Overloaded | RouteError::Internal(_)) => false,
     }
 }
 

@@ -8,6 +8,7 @@ use super::import::{Format, MAX_DEPTH, RawCard};
 use super::positions::{Lines, join, push};
 use crate::args::ArgumentSchema;
 use crate::tool::{Boundary, Confirmation, ConfirmedBy, Description, Execution, SideEffect, ToolCard};
+use crate::types::encoding::unescape_pointer;
 use crate::types::{Scope, ToolId};
 
 pub(super) const KEYS: [&str; 20] = [
@@ -290,7 +291,7 @@ fn read_parameters(
 /// Removes the keyword at `pointer`; false if there is none.
 fn remove(schema: &mut Value, pointer: &str) -> bool {
     let Some((parent, keyword)) = pointer.rsplit_once('/') else { return false };
-    let keyword = keyword.replace("~1", "/").replace("~0", "~");
+    let keyword = unescape_pointer(keyword);
     let map = schema.pointer_mut(parent).and_then(Value::as_object_mut);
     map.and_then(|map| map.remove(&keyword)).is_some()
 }

@@ -1,5 +1,6 @@
 //! Which line each part of a document stands on.
 
+use crate::types::encoding::{escape_pointer, unescape_pointer};
 use std::collections::BTreeMap;
 
 /// A tree of the document's shape that holds 1-based line numbers. A missing branch means: on the line of its parent.
@@ -40,7 +41,7 @@ impl Lines {
     pub fn line(&self, pointer: &str) -> Option<usize> {
         let mut node = self;
         for token in pointer.split('/').skip(1) {
-            match node.child(&unescape(token)) {
+            match node.child(&unescape_pointer(token)) {
                 Some(child) => node = child,
                 None => break,
             }
@@ -79,11 +80,7 @@ pub(super) fn join(pointer: &str, token: impl std::fmt::Display) -> String {
 /// [`join`] in place.
 pub(super) fn push(pointer: &mut String, token: &str) {
     pointer.push('/');
-    pointer.push_str(&token.replace('~', "~0").replace('/', "~1"));
-}
-
-fn unescape(token: &str) -> String {
-    token.replace("~1", "/").replace("~0", "~")
+    pointer.push_str(&escape_pointer(token));
 }
 
 #[cfg(test)]

@@ -21,7 +21,6 @@ pub(super) fn route(error: &RouteError) -> Status {
         RouteError::Invalid(problem) => invalid(problem),
         RouteError::Deadline => late(),
         RouteError::Overloaded => overloaded(),
-        RouteError::NotReady => not_ready(),
         RouteError::Internal(_) => internal(error, "the request failed; the server's log says why"),
     }
 }
@@ -152,7 +151,6 @@ mod tests {
     fn each_failure_has_its_code_and_no_internals() {
         assert_eq!(route(&RouteError::Deadline).code(), Code::DeadlineExceeded);
         assert_eq!(route(&RouteError::Overloaded).code(), Code::ResourceExhausted);
-        assert_eq!(route(&RouteError::NotReady).code(), Code::Unavailable);
         let status = route(&RouteError::Internal("thread 'main' panicked at db.internal:5432".into()));
         assert_eq!(status.code(), Code::Internal);
         assert!(!status.message().contains("db.internal"));

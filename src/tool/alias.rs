@@ -3,6 +3,7 @@
 use sha2::{Digest, Sha256};
 
 use crate::types::ToolId;
+use crate::types::encoding::hex;
 
 const MAX_LEN: usize = 64;
 /// Hex digits of the hash kept in an alias; 48 bits keep a catalog of a million tools collision-free in practice.
@@ -23,7 +24,7 @@ pub fn alias(id: &ToolId) -> String {
         return name.to_owned();
     }
     let digest = Sha256::digest(name.as_bytes());
-    let hash: String = digest.iter().map(|b| format!("{b:02x}")).take(HASH_LEN / 2).collect();
+    let hash = hex(&digest[..HASH_LEN / 2]);
     let clean: String = name
         .chars()
         .map(|c| if c.is_ascii_alphanumeric() || c == '_' || c == '-' { c } else { '_' })

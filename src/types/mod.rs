@@ -6,6 +6,7 @@
 pub mod caller;
 pub mod candidate;
 pub mod deadline;
+pub mod encoding;
 pub mod ids;
 pub mod problem;
 pub mod score;

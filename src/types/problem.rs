@@ -1,7 +1,5 @@
 //! The one error body: the same to the model, the caller and the log.
 
-use std::time::Duration;
-
 use serde::{Deserialize, Serialize};
 
 use super::ToolId;
@@ -104,11 +102,5 @@ impl Problem {
             next: None,
             suggestion: None,
         }
-    }
-
-    #[must_use]
-    pub fn with_retry_after(mut self, after: Duration) -> Self {
-        self.retry_after_ms = Some(u64::try_from(after.as_millis()).unwrap_or(u64::MAX));
-        self
     }
 }

@@ -16,6 +16,7 @@ use super::{AnswerMode, Settings, session};
 use crate::catalog::Tool;
 use crate::tool::{SideEffect, canonical_json};
 use crate::types::Turn;
+use crate::types::encoding::hex;
 
 const MAX_WHAT: usize = 400;
 const MAX_PHRASES: usize = 6;
@@ -65,7 +66,7 @@ impl Prompt {
     pub fn hash(&self) -> String {
         let parts = json!([self.messages, self.functions, self.answer_schema]);
         let digest = Sha256::digest(canonical_json(&parts).as_bytes());
-        digest.iter().take(8).map(|byte| format!("{byte:02x}")).collect()
+        hex(&digest[..8])
     }
 
     /// Adds the answer that could not be used and what is wrong with it. Plain text on both sides: endpoints differ in

@@ -20,6 +20,7 @@ use super::wording::Wording;
 use crate::catalog::Tool;
 use crate::decision::{HandoffReason, NoToolReason, Repair};
 use crate::tool::canonical_json;
+use crate::types::encoding::unescape_pointer;
 use crate::types::{FieldProblem, Problem, ProblemCode};
 
 const MAX_NAME: usize = 64;
@@ -319,7 +320,7 @@ impl<'t> Fields<'t> {
 /// The argument that a JSON pointer leads into.
 fn top_level(pointer: &str) -> String {
     let first = pointer.trim_start_matches('/').split('/').next().unwrap_or_default();
-    first.replace("~1", "/").replace("~0", "~")
+    unescape_pointer(first)
 }
 
 fn unreadable() -> Problem {

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use pointsman::catalog::{Catalog, CatalogBuilder};
 use pointsman::decide::Request;
@@ -186,14 +186,12 @@ async fn sb_067_open_model_calls_are_limited_and_the_rest_waits_or_is_told() {
     let llm = ScriptedLlm::start([delay(300, call("get_account_overview", json!({})))]).await;
     let limits = [("llm.concurrency", "4"), ("llm.queue", "16"), ("route.deadline_ms", "60000")];
     let shop = Arc::new(Shop::with_llm(&llm, &limits).await);
-    let since = Instant::now();
     let mut requests = JoinSet::new();
     for _ in 0..50 {
         let shop = Arc::clone(&shop);
         requests.spawn(async move { shop.try_ask(uncached("我有多少积分呀"), &Caller::local()).await });
     }
     let answers = requests.join_all().await;
-    assert!(since.elapsed() < Duration::from_secs(60));
     assert_eq!(llm.peak(), 4);
     let (served, refused): (Vec<_>, Vec<_>) = answers.into_iter().partition(Result::is_ok);
     assert!(served.len() >= 20, "four in work and sixteen waiting are served, were {}", served.len());
