@@ -24,7 +24,7 @@ pub fn terms(text: &str) -> Vec<String> {
 /// its own), in order. `trackShipment`, `track_shipment` and `track shipment` give the same tokens.
 ///
 /// Bigrams instead of dictionary words: measured on the development sets they find as much as a segmenter does and
-/// need no dictionary; see `docs/ARCHITECTURE.md`.
+/// need no dictionary; see `docs/MEASUREMENTS.md`.
 pub fn tokenise(text: &str) -> Vec<String> {
     let mut tokens = Vec::new();
     let mut word = String::new();
