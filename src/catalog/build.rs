@@ -10,7 +10,7 @@ use super::names::NameIndex;
 use super::texts::{dense_texts, lexical_terms};
 use super::tool::Tool;
 use crate::embed::{EmbedError, Encoders};
-use crate::index::{DenseIndex, IndexError, LexicalIndex, Settings};
+use crate::index::{DenseIndex, IndexError, LexicalIndex, RecallWatch, Settings};
 use crate::registry::{CardProblem, Quarantined, Registry};
 use crate::types::encoding::hex;
 use crate::types::{CatalogVersion, IndexKind, ToolId, Vector};
@@ -26,6 +26,7 @@ pub enum BuildError {
 }
 
 /// The dense rows of one encoder. Each tool owns a range of text rows and one centroid row.
+#[derive(Clone)]
 pub struct DenseRows {
     pub index: DenseIndex,
     /// Rows of single texts, by tool position.
@@ -45,7 +46,8 @@ pub struct BuildReport {
     pub truncated_texts: usize,
 }
 
-/// Everything one request needs to know about the tools, at one version.
+/// Everything one request needs to know about the tools, at one version. Cheap to clone.
+#[derive(Clone)]
 pub struct Catalog {
     pub version: CatalogVersion,
     pub registry: Arc<Registry>,
@@ -53,8 +55,8 @@ pub struct Catalog {
     pub tools: Vec<Tool>,
     /// By encoder name; empty when words alone decide.
     pub dense: BTreeMap<String, DenseRows>,
-    pub lexical: LexicalIndex,
-    pub names: NameIndex,
+    pub lexical: Arc<LexicalIndex>,
+    pub names: Arc<NameIndex>,
     /// A fingerprint per tool for [`Catalog::fingerprint`].
     prints: Vec<[u128; 2]>,
 }
@@ -77,6 +79,26 @@ impl Catalog {
             .unwrap_or(IndexKind::Exact)
     }
 
+    /// Whether [`Catalog::with_graphs`] has something to do.
+    pub(super) fn needs_graphs(&self, settings: &Settings) -> bool {
+        self.dense.values().any(|rows| rows.index.needs_graph(settings))
+    }
+
+    /// The same cards with the graphs that are missing or worn; `None` as soon as `go_on` says no. Takes minutes for
+    /// many thousand rows.
+    pub(super) fn with_graphs(
+        &self,
+        settings: &Settings,
+        go_on: &dyn Fn() -> bool,
+    ) -> Result<Option<Self>, IndexError> {
+        let mut next = self.clone();
+        for rows in next.dense.values_mut().filter(|rows| rows.index.needs_graph(settings)) {
+            let Some(index) = rows.index.with_graph(go_on)? else { return Ok(None) };
+            rows.index = index;
+        }
+        Ok(Some(next))
+    }
+
     /// Order-independent digest of a set of tools with their card hashes: equal sets of equal cards give equal digests.
     pub fn fingerprint(&self, positions: impl Iterator<Item = usize>) -> [u128; 2] {
         positions.fold([0, 0], |[a, b], position| {
@@ -90,11 +112,18 @@ impl Catalog {
 pub struct CatalogBuilder {
     encoders: Arc<Encoders>,
     index: Settings,
+    /// One for all catalogs: which searches are repeated must not start over with each.
+    watch: Option<Arc<RecallWatch>>,
 }
 
 impl CatalogBuilder {
     pub fn new(encoders: Arc<Encoders>, index: Settings) -> Self {
-        Self { encoders, index }
+        let watch = RecallWatch::new(index.recall_sample).map(Arc::new);
+        Self { encoders, index, watch }
+    }
+
+    pub(super) fn index(&self) -> &Settings {
+        &self.index
     }
 
     pub fn encoders(&self) -> &Arc<Encoders> {
@@ -107,6 +136,17 @@ impl CatalogBuilder {
     /// [`BuildError`]; nothing has changed then.
     pub async fn build(
         &self,
+        registry: Registry,
+        generation: u64,
+        progress: &(dyn Fn(usize, usize) + Sync),
+    ) -> Result<(Catalog, BuildReport), BuildError> {
+        self.build_after(None, registry, generation, progress).await
+    }
+
+    /// As [`CatalogBuilder::build`]; graphs of the `earlier` catalog are used again where they fit.
+    pub(super) async fn build_after(
+        &self,
+        earlier: Option<Arc<Catalog>>,
         mut registry: Registry,
         generation: u64,
         progress: &(dyn Fn(usize, usize) + Sync),
@@ -137,10 +177,14 @@ impl CatalogBuilder {
             ));
         }
         let counts: Vec<usize> = texts.iter().map(Vec::len).collect();
-        let index = self.index.clone();
+        let (settings, watch) = (self.index.clone(), self.watch.clone());
+        let dense = move |name: &str, rows: Vec<Vector>| {
+            let earlier = earlier.as_ref().and_then(|catalog| catalog.dense.get(name)).map(|rows| &rows.index);
+            Ok(DenseIndex::prepare(rows, &settings, earlier)?.watched(watch.clone()))
+        };
         // Large graphs take minutes of CPU: never on the threads that serve requests.
         let catalog =
-            tokio::task::spawn_blocking(move || assemble(registry, tools, &counts, embedded, &index, generation))
+            tokio::task::spawn_blocking(move || assemble(registry, tools, &counts, embedded, &dense, generation))
                 .await??;
         Ok((catalog, report))
     }
@@ -170,12 +214,13 @@ fn assemble(
     tools: Vec<Tool>,
     counts: &[usize],
     embedded: Vec<(String, Vec<Vector>)>,
-    settings: &Settings,
+    index: &dyn Fn(&str, Vec<Vector>) -> Result<DenseIndex, IndexError>,
     generation: u64,
 ) -> Result<Catalog, BuildError> {
     let mut dense = BTreeMap::new();
     for (name, vectors) in embedded {
-        dense.insert(name, dense_rows(vectors, counts, settings)?);
+        let rows = dense_rows(vectors, counts, |rows| index(&name, rows))?;
+        dense.insert(name, rows);
     }
     let documents: Vec<Vec<String>> = tools.iter().map(|tool| lexical_terms(&tool.card)).collect();
     let mut digest = Sha256::new();
@@ -188,8 +233,8 @@ fn assemble(
     let digest: String = hex(&digest.finalize()[..6]);
     Ok(Catalog {
         version: CatalogVersion { generation, digest },
-        names: NameIndex::build(tools.iter().map(Tool::id)),
-        lexical: LexicalIndex::build(&documents),
+        names: Arc::new(NameIndex::build(tools.iter().map(Tool::id))),
+        lexical: Arc::new(LexicalIndex::build(&documents)),
         registry: Arc::new(registry),
         tools,
         dense,
@@ -197,7 +242,11 @@ fn assemble(
     })
 }
 
-fn dense_rows(vectors: Vec<Vector>, counts: &[usize], settings: &Settings) -> Result<DenseRows, IndexError> {
+fn dense_rows(
+    vectors: Vec<Vector>,
+    counts: &[usize],
+    index: impl FnOnce(Vec<Vector>) -> Result<DenseIndex, IndexError>,
+) -> Result<DenseRows, IndexError> {
     let mut rows = Vec::with_capacity(vectors.len() + counts.len());
     let mut owner = Vec::with_capacity(rows.capacity());
     let mut texts = Vec::with_capacity(counts.len());
@@ -219,7 +268,7 @@ fn dense_rows(vectors: Vec<Vector>, counts: &[usize], settings: &Settings) -> Re
         owner.resize(rows.len(), tool);
         texts.push(span);
     }
-    Ok(DenseRows { index: DenseIndex::build(rows, settings)?, texts, centroid, owner })
+    Ok(DenseRows { index: index(rows)?, texts, centroid, owner })
 }
 
 fn halves(digest: &[u8]) -> [u128; 2] {

@@ -73,7 +73,7 @@ section!(Embed {
     allow_lexical_only: bool = false,
 });
 
-section!(Index { mode: IndexMode = IndexMode::Auto, exact_up_to: u64 = 20_000 });
+section!(Index { mode: IndexMode = IndexMode::Auto, exact_up_to: u64 = 20_000, recall_sample: f64 = 0.01 });
 
 section!(Prefilter { hand_on_all_up_to: u64 = 15, shortlist_min: u64 = 5, shortlist_max: u64 = 8 });
 

@@ -178,8 +178,9 @@ impl Check<'_> {
     }
 
     fn index(&mut self, raw: &raw::Index) -> Option<index::Settings> {
-        let exact_up_to = self.count("index.exact_up_to", raw.exact_up_to, 0, 10_000_000)?;
-        Some(index::Settings { mode: raw.mode.into(), exact_up_to })
+        let exact_up_to = self.count("index.exact_up_to", raw.exact_up_to, 0, 10_000_000);
+        let recall_sample = self.ratio("index.recall_sample", raw.recall_sample);
+        Some(index::Settings { mode: raw.mode.into(), exact_up_to: exact_up_to?, recall_sample: recall_sample? })
     }
 
     fn prefilter(&mut self, raw: &raw::Prefilter, notices: &mut Vec<String>) -> Option<retrieve::Settings> {

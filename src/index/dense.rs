@@ -3,15 +3,20 @@
 //! Owns: which of the two answers, and the promise that no row is lost: what the graph cannot vouch for is scanned.
 //! Does not know: how a graph is walked ([`super::graph`]).
 
+use std::sync::Arc;
+
 use super::graph::{Found, Graph};
+use super::recall::RecallWatch;
 use super::{exact, rank};
+use crate::telemetry::names;
 use crate::types::{IndexKind, Similarity, Vector};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Mode {
-    /// Exact up to [`Settings::exact_up_to`] rows, a graph above.
+    /// Exact up to [`Settings::exact_up_to`] rows, a graph above as soon as it is built.
     Auto,
     Exact,
+    /// A graph from the first request on, however few rows.
     Hnsw,
 }
 
@@ -20,6 +25,18 @@ pub struct Settings {
     pub mode: Mode,
     /// `auto` scans exactly up to this many vectors.
     pub exact_up_to: usize,
+    /// The part of the graph's answers that is compared with the exact ones, from 0 to 1.
+    pub recall_sample: f32,
+}
+
+impl Settings {
+    fn asks_for_graph(&self, rows: usize) -> bool {
+        match self.mode {
+            Mode::Auto => rows > self.exact_up_to,
+            Mode::Exact => false,
+            Mode::Hnsw => true,
+        }
+    }
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -28,18 +45,18 @@ pub enum IndexError {
     Dimension { expected: usize, got: usize },
     #[error("building the graph failed: {0}")]
     Build(String),
-    #[error("searching the graph failed: {0}")]
-    Search(String),
 }
 
 /// With fewer than one allowed row in this many, scanning those is cheaper than walking past all the others.
 const SCAN_BELOW_SHARE: usize = 4;
 
-/// Rows in the order given to [`DenseIndex::build`]; immutable.
+/// Rows in the order given to [`DenseIndex::build`]; immutable, and cheap to clone.
+#[derive(Clone)]
 pub struct DenseIndex {
     /// Each row is an allocation of its own; scanning them was measured as fast as scanning one block.
-    rows: Vec<Vector>,
-    graph: Option<Graph>,
+    rows: Arc<Vec<Vector>>,
+    graph: Option<Arc<Graph>>,
+    watch: Option<Arc<RecallWatch>>,
 }
 
 impl DenseIndex {
@@ -48,16 +65,53 @@ impl DenseIndex {
     /// # Errors
     /// [`IndexError::Dimension`] if the rows differ in dimension, [`IndexError::Build`] if the graph library fails.
     pub fn build(rows: Vec<Vector>, settings: &Settings) -> Result<Self, IndexError> {
+        let index = Self::scan(rows)?;
+        let graph = if settings.asks_for_graph(index.len()) { index.with_graph(&|| true)? } else { None };
+        Ok(graph.unwrap_or(index))
+    }
+
+    /// The index to serve at once where building takes long: the graph that `auto` asks for is the one of `earlier` as
+    /// long as most rows are in it, and otherwise left to [`DenseIndex::with_graph`].
+    ///
+    /// # Errors
+    /// As [`DenseIndex::build`].
+    pub fn prepare(rows: Vec<Vector>, settings: &Settings, earlier: Option<&Self>) -> Result<Self, IndexError> {
+        if settings.mode == Mode::Hnsw {
+            return Self::build(rows, settings);
+        }
+        let mut index = Self::scan(rows)?;
+        if settings.asks_for_graph(index.len()) {
+            let graph = earlier.and_then(|earlier| earlier.graph.as_ref()).map(|graph| graph.adopted(&index.rows));
+            index.graph = graph.filter(Graph::holds_most).map(Arc::new);
+        }
+        Ok(index)
+    }
+
+    fn scan(rows: Vec<Vector>) -> Result<Self, IndexError> {
         if let Some(first) = rows.first() {
             rows.iter().try_for_each(|row| same_dimension(first, row))?;
         }
-        let with_graph = match settings.mode {
-            Mode::Auto => rows.len() > settings.exact_up_to,
-            Mode::Exact => false,
-            Mode::Hnsw => true,
-        };
-        let graph = if with_graph { Some(Graph::build(&rows)?) } else { None };
-        Ok(Self { rows, graph })
+        Ok(Self { rows: Arc::new(rows), graph: None, watch: None })
+    }
+
+    /// Whether [`DenseIndex::with_graph`] has something to do.
+    pub fn needs_graph(&self, settings: &Settings) -> bool {
+        settings.asks_for_graph(self.len()) && self.graph.as_ref().is_none_or(|graph| graph.is_worn())
+    }
+
+    /// The same rows with a new graph; `None` as soon as `go_on` says no. Takes minutes for many thousand rows.
+    ///
+    /// # Errors
+    /// [`IndexError::Build`] if the graph library fails.
+    pub fn with_graph(&self, go_on: &dyn Fn() -> bool) -> Result<Option<Self>, IndexError> {
+        let graph = Graph::build(&self.rows, go_on)?;
+        Ok(graph.map(|graph| Self { graph: Some(Arc::new(graph)), ..self.clone() }))
+    }
+
+    /// Lets `watch` hear of the graph's answers.
+    #[must_use]
+    pub fn watched(self, watch: Option<Arc<RecallWatch>>) -> Self {
+        Self { watch, ..self }
     }
 
     pub fn kind(&self) -> IndexKind {
@@ -91,8 +145,7 @@ impl DenseIndex {
     /// when a graph found the rows. Fewer than `k` only if fewer are allowed. `allowed` is asked once for each row.
     ///
     /// # Errors
-    /// [`IndexError::Dimension`] if the query comes from another encoder than the rows, [`IndexError::Search`] if the
-    /// graph library fails.
+    /// [`IndexError::Dimension`] if the query comes from another encoder than the rows.
     pub fn search(
         &self,
         query: &Vector,
@@ -104,12 +157,32 @@ impl DenseIndex {
         let allowed_rows = allowed.iter().filter(|allowed| **allowed).count();
         let k = k.min(allowed_rows);
         if let Some(graph) = self.graph.as_ref().filter(|graph| self.walk_pays(graph, k, allowed_rows)) {
-            let found = graph.near(query, k, &allowed)?;
-            if let Some(hits) = self.settled(query, k, &found) {
+            if let Some(hits) = self.walked(graph, query, k, &allowed) {
                 return Ok(hits);
             }
         }
         Ok(exact::nearest(&self.rows, query, k, &allowed))
+    }
+
+    /// What the graph finds, or `None` where only a scan can tell.
+    fn walked(&self, graph: &Graph, query: &Vector, k: usize, allowed: &[bool]) -> Option<Vec<(usize, Similarity)>> {
+        let rescan = |reason| metrics::counter!(names::INDEX_RESCANS, "reason" => reason).increment(1);
+        let found = graph
+            .near(query, k, allowed)
+            .inspect_err(|error| {
+                tracing::error!(%error, "the graph library failed; scanning instead");
+                rescan("failed");
+            })
+            .ok()?;
+        let Some(hits) = self.settled(query, k, &found) else {
+            rescan("unsettled");
+            return None;
+        };
+        if let Some(watch) = &self.watch {
+            let rows: Vec<usize> = hits.iter().map(|hit| hit.0).collect();
+            watch.answered(&self.rows, query, allowed, &rows);
+        }
+        Some(hits)
     }
 
     fn walk_pays(&self, graph: &Graph, k: usize, allowed_rows: usize) -> bool {
@@ -121,7 +194,7 @@ impl DenseIndex {
         let score = |row: &usize| (*row, exact::similarity(query, &self.rows[*row]));
         let mut hits: Vec<_> = found.beam.iter().map(score).collect();
         let worst_of_beam = hits.iter().map(|hit| hit.1).reduce(|a, b| if b < a { b } else { a })?;
-        hits.extend(found.unreachable.iter().map(score));
+        hits.extend(found.outside.iter().map(score));
         let best = rank::best(hits, k);
         // When the worst row of the beam ties with the last one wanted, equal ones with a smaller number may be outside;
         // when it is among the wanted itself, so may better ones.
@@ -154,8 +227,12 @@ mod tests {
 
     const ALL: &(dyn Fn(usize) -> bool + Sync) = &|_| true;
 
+    fn settings(mode: Mode) -> Settings {
+        Settings { mode, exact_up_to: 100, recall_sample: 0.0 }
+    }
+
     fn build(rows: &[Vector], mode: Mode) -> DenseIndex {
-        DenseIndex::build(rows.to_vec(), &Settings { mode, exact_up_to: 100 }).unwrap()
+        DenseIndex::build(rows.to_vec(), &settings(mode)).unwrap()
     }
 
     fn vector(components: &[f32]) -> Vector {
@@ -242,8 +319,8 @@ mod tests {
     fn a_walk_that_may_have_missed_rows_does_not_count() {
         let index =
             build(&[vector(&[1.0, 0.0]), vector(&[0.0, 1.0]), vector(&[1.0, 0.0]), vector(&[1.0, 1.0])], Mode::Exact);
-        let settled = |k: usize, beam: &[usize], unreachable: &[usize]| {
-            let found = Found { beam: beam.to_vec(), unreachable: unreachable.to_vec() };
+        let settled = |k: usize, beam: &[usize], outside: &[usize]| {
+            let found = Found { beam: beam.to_vec(), outside: outside.to_vec() };
             index.settled(&vector(&[1.0, 0.1]), k, &found).map(|hits| rows(&hits))
         };
         assert_eq!(settled(2, &[2, 0, 3], &[]), Some(vec![0, 2]));
@@ -262,7 +339,7 @@ mod tests {
             let is_dimension = |error: IndexError| matches!(error, IndexError::Dimension { expected: 3, got: 2 });
             assert!(index.search(&two, 1, ALL).is_err_and(is_dimension));
             assert!(index.scores(&two).is_err_and(is_dimension));
-            let mixed = DenseIndex::build(vec![three.clone(), two.clone()], &Settings { mode, exact_up_to: 9 });
+            let mixed = DenseIndex::build(vec![three.clone(), two.clone()], &settings(mode));
             assert!(mixed.is_err_and(is_dimension));
         }
     }

@@ -8,8 +8,10 @@ mod exact;
 mod graph;
 mod lexical;
 mod rank;
+mod recall;
 #[cfg(test)]
 mod sample;
 
 pub use dense::{DenseIndex, IndexError, Mode, Settings};
 pub use lexical::LexicalIndex;
+pub use recall::RecallWatch;

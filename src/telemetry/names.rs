@@ -40,6 +40,16 @@ pub const CATALOG_QUARANTINED: &str = "pointsman_catalog_quarantined";
 pub const CATALOG_GENERATION: &str = "pointsman_catalog_generation";
 /// Counter `{result}`: `ok`, `failed`.
 pub const CATALOG_RELOADS: &str = "pointsman_catalog_reloads_total";
+/// Counter `{result}`: graphs built behind a catalog being served: `ready`, `superseded`, `failed`.
+pub const INDEX_GRAPHS: &str = "pointsman_index_graphs_total";
+/// Gauge: part of the ten nearest rows that the graph found, over the last 100 searches repeated exactly.
+pub const INDEX_RECALL: &str = "pointsman_index_recall_ratio";
+/// Counter `{result}`: rows of these searches, `found`, `missed`.
+pub const INDEX_RECALL_ROWS: &str = "pointsman_index_recall_rows_total";
+/// Counter `{result}`: searches picked to be repeated, `measured`, `dropped`.
+pub const INDEX_RECALL_SAMPLES: &str = "pointsman_index_recall_samples_total";
+/// Counter `{reason}`: searches answered by a scan after the graph, `unsettled`, `failed`.
+pub const INDEX_RESCANS: &str = "pointsman_index_rescans_total";
 
 #[cfg(test)]
 mod tests {
