@@ -59,7 +59,13 @@ impl Router {
             Mode::Rules | Mode::Shadow => false,
         });
         let shadowed = work.eligible.only(|position| mode_of(position) != Mode::Rules);
+        let resumed = self.resumed(work);
+        // An id that answers our own question is no request for something else.
+        let answers = resumed.is_some() && !work.query.slots.is_empty();
         let mut fired = rules.rulings(&situation).filter_map(|ruling| {
+            if answers && matches!(ruling.action, Action::Pin { .. } | Action::Narrow { .. }) {
+                return None;
+            }
             let followed = follow(&ruling, work, &dynamic)?;
             Some((ruling.rule.to_owned(), ruling.domain.map(str::to_owned), followed))
         });
@@ -81,9 +87,11 @@ impl Router {
                 Ruled { decision: None, shadow }
             }
             None => {
-                if let Some(answer) = self.resume_withheld(work, &dynamic) {
-                    let tool = tool_of(&answer);
-                    return Ruled { decision: Some(Box::new(by_rule(work, answer, tool))), shadow: None };
+                // Finishing what a rule began is the rule's choice as well: the dynamic one does not see the tool.
+                if let Some((tool, answer)) = resumed
+                    && catalog.position(&tool).is_some_and(|position| !dynamic.contains(position))
+                {
+                    return Ruled { decision: Some(Box::new(by_rule(work, answer, Some(tool)))), shadow: None };
                 }
                 let shadow = open_beside(&dynamic, shadowed);
                 work.eligible = dynamic;
@@ -94,27 +102,26 @@ impl Router {
         }
     }
 
-    /// The question that a rule's choice left open is answered: finishing it is the rule's choice as well, since the
-    /// dynamic one does not see the tool.
-    fn resume_withheld(&self, work: &Work<'_>, dynamic: &Eligible) -> Option<Answer> {
+    /// The open call with what this turn adds to it, if the turn can only be an answer to its question.
+    fn resumed(&self, work: &Work<'_>) -> Option<(ToolId, Answer)> {
         let pending: Pending = self.pending_of(work)?.ok()?;
-        let position = work.catalog().position(&pending.tool)?;
-        if !work.eligible.contains(position) || dynamic.contains(position) {
+        let position = work.catalog().position(&pending.tool).filter(|position| work.eligible.contains(*position))?;
+        let left = work.query.retrieval_text();
+        let only_ids = left == work.query.text && work.query.slots.iter().any(|slot| slot.kind.is_opaque());
+        if left.chars().count() > BARE_CHARS && !only_ids {
             return None;
         }
-        let left = work.query.retrieval_text();
-        let is_bare = left.chars().count() <= BARE_CHARS || left == work.query.text && !work.query.slots.is_empty();
         let tool = &work.catalog().tools[position];
         let (tools, candidates) = ([tool], [candidate(tool.id())]);
         let request = request(work, &tools, &candidates);
-        let resumed = local::resume(tool, &pending.arguments, &pending.missing, &request, is_bare);
-        if resumed.filled == 0 || !is_bare {
+        let resumed = local::resume(tool, &pending.arguments, &pending.missing, &request, true);
+        if resumed.filled == 0 {
             return None;
         }
         let mut answer = Answer { decided_by: DecidedBy::Rule, ..Answer::local(resumed.verdict, Confidence::ONE) };
         answer.notes.push("the turn answers an open question".into());
         decide::settle(&mut answer, &request);
-        Some(answer)
+        Some((pending.tool, answer))
     }
 }
 
@@ -174,12 +181,4 @@ fn open_beside(dynamic: &Eligible, shadowed: Eligible) -> Option<Open> {
 /// A rule ranks nothing, so there is no score.
 fn candidate(tool: &ToolId) -> Candidate {
     Candidate { tool: tool.clone(), score: Score::new(0.0), signals: BTreeMap::new() }
-}
-
-fn tool_of(answer: &Answer) -> Option<ToolId> {
-    match &answer.verdict {
-        Verdict::Call(calls) => calls.first().map(|call| call.tool.clone()),
-        Verdict::Clarify { tool, .. } => tool.clone(),
-        Verdict::NoTool(_) | Verdict::Handoff(_) => None,
-    }
 }
