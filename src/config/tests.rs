@@ -300,7 +300,8 @@ fn a_key_in_the_query_of_the_url_is_refused_and_not_shown() {
 
 #[test]
 fn modes_of_domains_are_joined_key_by_key() {
-    let (folder, mut sources) = with_file("[rules]\nfile = \"r.yaml\"\n[rules.modes]\norders = \"rules\"\n\"退款\" = \"shadow\"\n");
+    let (folder, mut sources) =
+        with_file("[rules]\nfile = \"r.yaml\"\n[rules.modes]\norders = \"rules\"\n\"退款\" = \"shadow\"\n");
     sources.flags = flags(&[("rules.modes", "{orders = \"dynamic\"}")]);
     let loaded = Loaded::load(&sources).unwrap();
     let rules = &loaded.settings.pipeline.rules;

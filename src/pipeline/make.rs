@@ -53,7 +53,8 @@ impl Router {
             keep_on_shortlist(&mut mounted.candidates, pending, &work);
         }
         let deciding = Instant::now();
-        let mut answer = self.choose(&work, &mounted.candidates, pending.as_ref().and_then(|p| p.as_ref().ok())).await?;
+        let mut answer =
+            self.choose(&work, &mounted.candidates, pending.as_ref().and_then(|p| p.as_ref().ok())).await?;
         let nothing_fits = answer.verdict == Verdict::NoTool(NoToolReason::NothingFits);
         if let Some(beyond) = mounted.beyond.take().filter(|beyond| nothing_fits && *beyond != mounted.candidates) {
             answer = after(answer, self.choose(&work, &beyond, None).await?);
@@ -179,40 +180,40 @@ impl Router {
 
 /// Puts together what was decided and how.
 pub(super) fn decision(work: &Work<'_>, answer: Answer, timings: Timings, shown: Shown) -> Decision {
-        let tools: Vec<_> = shown.tools.iter().filter_map(|id| work.catalog().tool(id)).collect();
-        let outcome = outcome(&answer.verdict, &request(work, &tools, &shown.candidates));
-        let degraded = &work.degraded | &answer.degraded;
-        Decision {
-            id: work.id,
-            catalog_version: work.catalog().version.to_string(),
-            index: work.catalog().index_kind(),
-            language: work.query.language,
-            outcome,
-            decided_by: answer.decided_by,
-            confidence: answer.confidence,
-            timings,
-            tokens: answer.tokens,
-            trace: Trace {
-                strategy: shown.strategy.into(),
-                eligible: work.eligible.len(),
-                shown: shown.tools,
-                prompt_hash: answer.prompt_hash,
-                prompt_version: answer.prompt_version,
-                model: answer.model,
-                llm_calls: answer.llm_calls,
-                repairs: answer.repairs,
-                notes: answer.notes,
-                rule: work.rule.clone(),
-                rules_version: work.rules().version().to_owned(),
-                states: work.states.clone(),
-                domains: shown.domains,
-                widened: shown.widened,
-                ..Trace::default()
-            },
-            degraded,
-            trace_id: String::new(),
-            candidates: shown.candidates,
-        }
+    let tools: Vec<_> = shown.tools.iter().filter_map(|id| work.catalog().tool(id)).collect();
+    let outcome = outcome(&answer.verdict, &request(work, &tools, &shown.candidates));
+    let degraded = &work.degraded | &answer.degraded;
+    Decision {
+        id: work.id,
+        catalog_version: work.catalog().version.to_string(),
+        index: work.catalog().index_kind(),
+        language: work.query.language,
+        outcome,
+        decided_by: answer.decided_by,
+        confidence: answer.confidence,
+        timings,
+        tokens: answer.tokens,
+        trace: Trace {
+            strategy: shown.strategy.into(),
+            eligible: work.eligible.len(),
+            shown: shown.tools,
+            prompt_hash: answer.prompt_hash,
+            prompt_version: answer.prompt_version,
+            model: answer.model,
+            llm_calls: answer.llm_calls,
+            repairs: answer.repairs,
+            notes: answer.notes,
+            rule: work.rule.clone(),
+            rules_version: work.rules().version().to_owned(),
+            states: work.states.clone(),
+            domains: shown.domains,
+            widened: shown.widened,
+            ..Trace::default()
+        },
+        degraded,
+        trace_id: String::new(),
+        candidates: shown.candidates,
+    }
 }
 
 /// What a decider gets to see of this request.

@@ -3,13 +3,13 @@
 //! Owns: [`Router`], the request type, start, changes of the catalog.
 //! Does not know: transports, files of settings, exit codes.
 
-mod route;
-mod skeleton;
+mod change;
 mod make;
-mod shadow;
 mod observe;
 mod pending;
-mod change;
+mod route;
+mod shadow;
+mod skeleton;
 mod start;
 #[cfg(test)]
 mod tests;

@@ -51,15 +51,19 @@ impl Router {
     }
 
     /// Notes in `decision` how the two choices compare, if that is known soon enough.
-    pub(super) async fn compare_shadow(self: &Arc<Self>, running: Running, decision: &mut Decision, deadline: Deadline) {
+    pub(super) async fn compare_shadow(
+        self: &Arc<Self>,
+        running: Running,
+        decision: &mut Decision,
+        deadline: Deadline,
+    ) {
         let Running { task, domain } = running;
         let Some(mut task) = task else {
             count(&domain, Agreement::Skipped);
             decision.trace.shadow = Some(without(Agreement::Skipped));
             return;
         };
-        let served =
-            Served { id: decision.id, trace_id: decision.trace_id.clone(), outcome: decision.outcome.clone() };
+        let served = Served { id: decision.id, trace_id: decision.trace_id.clone(), outcome: decision.outcome.clone() };
         let wait = self.settings.rules.shadow_wait.min(deadline.remaining() / 2);
         let shadow = match tokio::time::timeout(wait, &mut task).await {
             Ok(ended) => {

@@ -26,9 +26,16 @@ pub struct Situation<'a> {
 #[derive(Debug, Clone, PartialEq)]
 pub enum Action {
     /// This tool, with these of its arguments; they are not validated yet.
-    Pin { tool: ToolId, arguments: Map<String, Value>, origins: Origins },
+    Pin {
+        tool: ToolId,
+        arguments: Map<String, Value>,
+        origins: Origins,
+    },
     /// One of these tools. `widen`: all of them are looked at after all when none of these fits.
-    Narrow { tools: BTreeSet<ToolId>, widen: bool },
+    Narrow {
+        tools: BTreeSet<ToolId>,
+        widen: bool,
+    },
     Refuse,
     HandOver,
 }

@@ -277,7 +277,10 @@ impl<'a> Binder<'a> {
             } else if let Argument::Constant(value) = argument
                 && !schema.fits(name, value)
             {
-                let expected = schema.form_of(name).map(|form| format!("; expected {}", form.expected.trim_start_matches("required: "))).unwrap_or_default();
+                let expected = schema
+                    .form_of(name)
+                    .map(|form| format!("; expected {}", form.expected.trim_start_matches("required: ")))
+                    .unwrap_or_default();
                 self.fail(file, &at, format!("{owner} fills `{name}` with a value that does not fit{expected}"));
             }
         }

@@ -29,7 +29,9 @@ pub(super) fn check(rules: &Rules, file: &RuleFile) -> Findings {
         for (index, utterance) in rule.tests.iter().enumerate() {
             let at = format!("{}/utterances/{index}", rule.at);
             let Ok(query) = normalise(utterance) else {
-                findings.problems.push(file.problem(&at, format!("rule `{}`: an utterance without visible text", rule.id)));
+                findings
+                    .problems
+                    .push(file.problem(&at, format!("rule `{}`: an utterance without visible text", rule.id)));
                 continue;
             };
             let said = Said::new(&query.text);

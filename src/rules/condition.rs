@@ -89,7 +89,8 @@ fn contains(text: &str, word: &str) -> bool {
     };
     text.match_indices(word).any(|(start, found)| {
         let (before, after) = (&text[..start], &text[start + found.len()..]);
-        !joins(word.chars().next(), before.chars().next_back()) && !joins(word.chars().next_back(), after.chars().next())
+        !joins(word.chars().next(), before.chars().next_back())
+            && !joins(word.chars().next_back(), after.chars().next())
     })
 }
 
@@ -120,11 +121,16 @@ pub(super) fn pattern(text: &str) -> Result<Regex, String> {
     match compiled {
         Ok(pattern) if pattern.is_match("") => Err("the pattern matches the empty text, and so everything".into()),
         Ok(pattern) => Ok(pattern),
-        Err(regex::Error::CompiledTooBig(_)) => Err("the pattern is too large compiled; use smaller repetitions".into()),
+        Err(regex::Error::CompiledTooBig(_)) => {
+            Err("the pattern is too large compiled; use smaller repetitions".into())
+        }
         Err(error) => {
             // The library draws the place over several lines; the last one says what it is.
             let message = error.to_string();
-            Err(format!("not a pattern: {}", message.lines().next_back().unwrap_or_default().trim_start_matches("error: ")))
+            Err(format!(
+                "not a pattern: {}",
+                message.lines().next_back().unwrap_or_default().trim_start_matches("error: ")
+            ))
         }
     }
 }

@@ -24,8 +24,6 @@ pub use bind::Rules;
 pub use file::RuleFile;
 pub use read::read;
 
-use crate::registry::RegistryError;
-
 /// Who may choose the tools of a domain.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Mode {
@@ -91,9 +89,12 @@ pub struct RuleProblem {
 /// Why a rule file cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum RulesError {
-    /// It cannot be read at all.
-    #[error("the rule file cannot be used")]
-    File(#[source] RegistryError),
+    #[error("cannot read the rule file {path}")]
+    Read {
+        path: PathBuf,
+        #[source]
+        source: std::io::Error,
+    },
     /// Never empty; all of them.
     #[error("the rule file cannot be used:{}", Listed(.path, .problems))]
     Problems { path: PathBuf, problems: Vec<RuleProblem> },

@@ -10,7 +10,7 @@ use sha2::{Digest, Sha256};
 use super::condition::{self, Text};
 use super::file::{Argument, Condition, Rule, RuleFile, State, Targets, Then};
 use super::{RuleProblem, RulesError};
-use crate::registry::{Fields, Report, join, kind, read_yaml, shorten, suggest};
+use crate::registry::{Fields, RegistryError, Report, join, kind, read_yaml, shorten, suggest};
 use crate::tool::canonical_json;
 use crate::types::encoding::hex;
 
@@ -36,7 +36,7 @@ const TARGET_KEYS: [&str; 2] = ["domains", "tools"];
 /// # Errors
 /// [`RulesError`] with everything that is wrong.
 pub fn read(path: &Path) -> Result<RuleFile, RulesError> {
-    let (value, lines, flaws) = read_yaml(path).map_err(RulesError::File)?;
+    let (value, lines, flaws) = read_yaml(path).map_err(unreadable)?;
     let mut report = Report::new(&lines, flaws);
     let (rules, states) = match &value {
         Value::Object(map) => read_top(&Fields::new(map, ""), &mut report),
@@ -58,6 +58,19 @@ pub fn read(path: &Path) -> Result<RuleFile, RulesError> {
     }
     let version = hex(&Sha256::digest(canonical_json(&value).as_bytes())[..6]);
     Ok(RuleFile { path: path.into(), version, rules, states, lines })
+}
+
+fn unreadable(error: RegistryError) -> RulesError {
+    match error {
+        RegistryError::Read { path, source } => RulesError::Read { path, source },
+        RegistryError::Syntax { path, line, message } => {
+            RulesError::Problems { path, problems: vec![RuleProblem { line, message }] }
+        }
+        RegistryError::TooMany { .. } => RulesError::Problems {
+            path: "".into(),
+            problems: vec![RuleProblem { line: None, message: error.to_string() }],
+        },
+    }
 }
 
 fn read_top(fields: &Fields<'_>, report: &mut Report<'_>) -> (Vec<Rule>, Vec<State>) {
@@ -188,7 +201,10 @@ fn read_condition(fields: &Fields<'_>, report: &mut Report<'_>) -> Condition {
     };
     let elsewhere = condition.state.is_some() || !condition.session.is_empty() || !condition.after.is_empty();
     if condition.text.only_excludes() && !elsewhere {
-        report.add(fields.at(), "the rule would fire for nearly everything; state patterns, any, all, session, state or after");
+        report.add(
+            fields.at(),
+            "the rule would fire for nearly everything; state patterns, any, all, session, state or after",
+        );
     }
     condition
 }
@@ -203,7 +219,11 @@ fn read_text(fields: &Fields<'_>, report: &mut Report<'_>) -> Text {
         }
     }
     let mut words = |key: &str| -> Vec<String> {
-        one_or_more(fields, key, report).iter().map(|text| condition::word(text)).filter(|word| !word.is_empty()).collect()
+        one_or_more(fields, key, report)
+            .iter()
+            .map(|text| condition::word(text))
+            .filter(|word| !word.is_empty())
+            .collect()
     };
     Text { patterns: compiled, any: words("any"), all: words("all"), none: words("none") }
 }

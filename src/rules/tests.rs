@@ -173,7 +173,7 @@ fn problems(text: &str) -> Vec<(usize, String)> {
             assert!(shown.contains("rules.yaml:"), "{shown}");
             problems.into_iter().map(|problem| (problem.line.unwrap(), problem.message)).collect()
         }
-        RulesError::File(error) => panic!("{error}"),
+        RulesError::Read { source, .. } => panic!("{source}"),
     }
 }
 
@@ -223,7 +223,10 @@ states:
             (16, "no key `tool` here"),
         ],
     );
-    check_problems("rules:\n  - id: a\n    when: {any: 退款}\n    then: {refuse: true}\n", &[(2, "`utterances` is missing")]);
+    check_problems(
+        "rules:\n  - id: a\n    when: {any: 退款}\n    then: {refuse: true}\n",
+        &[(2, "`utterances` is missing")],
+    );
 }
 
 #[test]
@@ -268,13 +271,19 @@ fn a_card_that_cannot_be_served_rests_its_rule_and_stops_nothing() {
     let (_folder, path) = written(&text);
     let rules = Rules::bind(Some(Arc::new(read(&path).unwrap())), Modes::default(), &registry).unwrap();
     assert_eq!(rules.len(), 1);
-    assert!(rules.notices[0].contains("rule `o` names `get_order`, whose card cannot be served"), "{:?}", rules.notices);
+    assert!(
+        rules.notices[0].contains("rule `o` names `get_order`, whose card cannot be served"),
+        "{:?}",
+        rules.notices
+    );
 }
 
 #[test]
 fn utterances_show_rules_that_contradict_each_other() {
     let refund = rule("refund", 5, "any: [退款, refund]", "pin: preview_refund", "我要退款");
-    let status = |priority: i64| rule("status", priority, "any: [到账, 'gone through']", "pin: get_refund_status", "退款到账了吗");
+    let status = |priority: i64| {
+        rule("status", priority, "any: [到账, 'gone through']", "pin: get_refund_status", "退款到账了吗")
+    };
     check_problems(
         &(HEAD.to_owned() + &refund + &status(5)),
         &[(11, "rules `status` and `refund` both fire on `退款到账了吗` at priority 5")],
@@ -293,19 +302,24 @@ fn utterances_show_rules_that_contradict_each_other() {
     );
     // What only fires in different states does not meet.
     let states = "states:\n  - {name: s, session: {s: 1}, open: {tools: get_order}}\n  - {name: t, session: {t: 1}, open: {tools: get_order}}\n";
-    let in_state = |id: &str, state: &str, tool: &str| rule(id, 1, &format!("state: {state}, any: ok"), &format!("pin: {tool}"), "ok");
+    let in_state = |id: &str, state: &str, tool: &str| {
+        rule(id, 1, &format!("state: {state}, any: ok"), &format!("pin: {tool}"), "ok")
+    };
     let text = states.to_owned() + HEAD + &in_state("a", "s", "get_order") + &in_state("b", "t", "search_orders");
     assert!(load(&text, Modes::default()).is_ok());
 }
 
 #[test]
 fn a_file_that_is_none_is_told_with_its_place() {
-    for (text, part) in [("rules: [", "rules.yaml"), ("- a\n", "expected a mapping"), ("rules: 7\n", "a list of mappings")] {
+    for (text, part) in
+        [("rules: [", "rules.yaml"), ("- a\n", "expected a mapping"), ("rules: 7\n", "a list of mappings")]
+    {
         let error = load(text, Modes::default()).map(|_| ()).unwrap_err();
-        let chain = format!("{error} {}", std::error::Error::source(&error).map(ToString::to_string).unwrap_or_default());
+        let chain =
+            format!("{error} {}", std::error::Error::source(&error).map(ToString::to_string).unwrap_or_default());
         assert!(chain.contains(part), "{chain}");
     }
-    assert!(matches!(read(Path::new("/nowhere/rules.yaml")), Err(RulesError::File(_))));
+    assert!(matches!(read(Path::new("/nowhere/rules.yaml")), Err(RulesError::Read { .. })));
 }
 
 #[test]

@@ -117,7 +117,12 @@ fn fit(extraction: &Extraction, request: &Request<'_>) -> f32 {
     let taken = ids.iter().filter(|slot| {
         origins.iter().any(|origin| match origin {
             Origin::Utterance { start, end } => *start < slot.span.end && slot.span.start < *end,
-            Origin::History | Origin::Session | Origin::Default | Origin::EnumText | Origin::Rule | Origin::Inferred => false,
+            Origin::History
+            | Origin::Session
+            | Origin::Default
+            | Origin::EnumText
+            | Origin::Rule
+            | Origin::Inferred => false,
         })
     });
     taken.count() as f32 / ids.len() as f32

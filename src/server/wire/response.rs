@@ -5,9 +5,7 @@ use std::collections::BTreeMap;
 use serde_json::{Map, Value};
 
 use super::json::to_struct;
-use crate::decision::{
-    ClarifyOutcome, DecidedBy, Decision, Outcome, PlannedCall, Repair, Shadow, Trace, Widened,
-};
+use crate::decision::{ClarifyOutcome, DecidedBy, Decision, Outcome, PlannedCall, Repair, Shadow, Trace, Widened};
 use crate::server::proto;
 use crate::server::proto::route_response::Outcome as ProtoOutcome;
 use crate::types::{Candidate, Problem, ToolId};
