@@ -24,6 +24,7 @@ pub mod cache;
 pub mod decide;
 pub mod identity;
 pub mod retrieve;
+pub mod rules;
 
 pub mod pipeline;
 

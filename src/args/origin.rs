@@ -19,6 +19,8 @@ pub enum Origin {
     Default,
     /// The utterance holds words that the schema ties to this enum value.
     EnumText,
+    /// A constant of the rule that decided.
+    Rule,
     /// None of these: somebody concluded it.
     Inferred,
 }
@@ -31,6 +33,7 @@ impl Origin {
             Self::Session => "session",
             Self::Default => "default",
             Self::EnumText => "enum_text",
+            Self::Rule => "rule",
             Self::Inferred => "inferred",
         }
     }

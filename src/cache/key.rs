@@ -14,6 +14,9 @@ pub struct KeyParts<'a> {
     pub tenant: &'a str,
     /// Digest of the eligible tools with their card hashes: an edited card may be the one that should now win.
     pub eligible: [u128; 2],
+    /// Version of the rule file, and the rule that narrowed the choice.
+    pub rules: &'a str,
+    pub rule: &'a str,
     /// Decider, model and prompt version.
     pub decider: &'a str,
     /// Canonical JSON of the session's state and values.
@@ -24,9 +27,9 @@ pub struct KeyParts<'a> {
 
 impl Key {
     pub fn of(parts: &KeyParts<'_>) -> Self {
-        let KeyParts { tenant, eligible, decider, session, query, max_calls } = parts;
+        let KeyParts { tenant, eligible, rules, rule, decider, session, query, max_calls } = parts;
         let mut digest = Sha256::new();
-        for field in [tenant.as_bytes(), decider.as_bytes(), session.as_bytes(), query.text.as_bytes()] {
+        for field in [tenant, rules, rule, decider, session, query.text.as_str()].map(str::as_bytes) {
             // Lengths keep neighbouring fields apart.
             digest.update((field.len() as u64).to_be_bytes());
             digest.update(field);
@@ -48,12 +51,22 @@ mod tests {
     #[test]
     fn every_part_changes_the_key() {
         let (query, other) = (normalise("打开促销推送").unwrap(), normalise("关闭促销推送").unwrap());
-        let base =
-            KeyParts { tenant: "a", eligible: [1, 2], decider: "local", session: "{}", query: &query, max_calls: 1 };
+        let base = KeyParts {
+            tenant: "a",
+            eligible: [1, 2],
+            rules: "",
+            rule: "",
+            decider: "local",
+            session: "{}",
+            query: &query,
+            max_calls: 1,
+        };
         let variants = [
             base,
             KeyParts { tenant: "b", ..base },
             KeyParts { eligible: [2, 1], ..base },
+            KeyParts { rules: "v1", ..base },
+            KeyParts { rule: "v1", ..base },
             KeyParts { decider: "llm", ..base },
             KeyParts { session: "{\"x\":1}", ..base },
             KeyParts { query: &other, ..base },

@@ -143,7 +143,16 @@ mod tests {
 
     fn key(utterance: &str) -> Key {
         let query = &normalise(utterance).unwrap();
-        Key::of(&KeyParts { tenant: "t", eligible: [1, 2], decider: "local", session: "{}", query, max_calls: 1 })
+        Key::of(&KeyParts {
+            tenant: "t",
+            eligible: [1, 2],
+            rules: "",
+            rule: "",
+            decider: "local",
+            session: "{}",
+            query,
+            max_calls: 1,
+        })
     }
 
     fn decision(confidence: f32) -> Decision {

@@ -10,6 +10,6 @@ mod texts;
 mod tool;
 
 pub use build::{BuildError, BuildReport, Catalog, CatalogBuilder, DenseRows};
-pub use handle::{CatalogHandle, Published};
+pub use handle::{CatalogHandle, Published, Serving};
 pub use names::NameIndex;
 pub use tool::Tool;

@@ -15,6 +15,9 @@ pub struct Options {
     /// Registry file: YAML, TOML, JSON, or flat JSON lines; may be given several times
     #[arg(long, value_name = "FILE")]
     registry: Vec<String>,
+    /// Rule file (YAML)
+    #[arg(long, value_name = "FILE")]
+    rules: Option<String>,
     /// Folder with the encoders; default: beside the executable, then ./models
     #[arg(long, value_name = "DIR")]
     models: Option<String>,
@@ -31,6 +34,7 @@ impl Options {
     pub fn load(&self, more: Vec<(String, String)>) -> Result<Loaded, Failure> {
         let mut flags = self.set.clone();
         flags.extend(self.registry.iter().map(|file| ("registry.files".to_owned(), file.clone())));
+        flags.extend(self.rules.iter().map(|file| ("rules.file".to_owned(), file.clone())));
         flags.extend(self.models.iter().map(|dir| ("embed.models_dir".to_owned(), dir.clone())));
         flags.extend(self.onnxruntime.iter().map(|path| ("embed.onnxruntime".to_owned(), path.clone())));
         flags.extend(more);

@@ -21,6 +21,9 @@ struct Answer {
     candidates: Vec<CandidateView>,
     timings_ms: BTreeMap<String, f64>,
     tokens: TokensView,
+    /// For people: the rule that fired.
+    #[serde(skip)]
+    rule: String,
 }
 
 #[derive(Serialize, Default)]
@@ -93,6 +96,7 @@ pub fn text(response: RouteResponse) -> String {
     line("pending", outcome.pending.as_deref().unwrap_or_default());
     line("reason", outcome.reason.as_deref().unwrap_or_default());
     line("confidence", &format!("{:.2}, decided by {}", answer.confidence, answer.decided_by));
+    line("rule", &answer.rule);
     line("degraded", &answer.degraded.join(", "));
     let candidates: Vec<_> =
         answer.candidates.iter().map(|candidate| format!("{} {:.2}", candidate.tool, candidate.score)).collect();
@@ -116,6 +120,7 @@ impl From<RouteResponse> for Answer {
             candidates: response.candidates.into_iter().map(CandidateView::from).collect(),
             timings_ms: response.timings_ms,
             tokens: TokensView { prompt: tokens.prompt, completion: tokens.completion },
+            rule: response.trace.map(|trace| trace.rule).unwrap_or_default(),
         }
     }
 }

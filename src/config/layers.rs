@@ -42,12 +42,16 @@ pub(super) fn merge(sources: &Sources, problems: &mut Problems) -> Layered {
         named.map(PathBuf::from)
     });
     let from_file = file.map(|path| file_leaves(&path, &known, problems)).unwrap_or_default();
+    // Layers of a table are joined key by key, so the table itself remembers no origin.
+    let mut tables: BTreeMap<String, String> = BTreeMap::new();
     for layer in [
         onnxruntime_leaf(&sources.env),
         from_file,
         env_leaves(&sources.env, &known, problems),
         flag_leaves(&sources.flags, &known, problems),
     ] {
+        let is_table = layer.iter().filter(|leaf| leaf.value.is_object());
+        tables.extend(is_table.map(|leaf| (leaf.key.clone(), leaf.origin.clone())));
         let values = layer.into_iter().map(|leaf| (leaf.key, to_config(&leaf.value, &leaf.origin))).collect();
         builder = builder.add_source(Layer(values));
     }
@@ -57,7 +61,9 @@ pub(super) fn merge(sources: &Sources, problems: &mut Problems) -> Layered {
     for (section, keys) in ordered(merged) {
         let mut inner = Map::new();
         for (key, value) in ordered(keys) {
-            origins.insert(format!("{section}.{key}"), value.origin().unwrap_or(DEFAULT).to_owned());
+            let dotted = format!("{section}.{key}");
+            let origin = tables.remove(&dotted).unwrap_or_else(|| value.origin().unwrap_or(DEFAULT).to_owned());
+            origins.insert(dotted, origin);
             inner.insert(key, to_json(&value));
         }
         values.insert(section, Value::Object(inner));

@@ -61,6 +61,11 @@ fn toml(value: &Value) -> String {
     match value {
         Value::String(text) => toml::Value::String(text.clone()).to_string(),
         Value::Array(items) => format!("[{}]", items.iter().map(toml).collect::<Vec<_>>().join(", ")),
-        Value::Null | Value::Bool(_) | Value::Number(_) | Value::Object(_) => value.to_string(),
+        Value::Object(map) => {
+            let entry =
+                |(key, value): (&String, &Value)| format!("{} = {}", toml(&Value::from(key.as_str())), toml(value));
+            format!("{{{}}}", map.iter().map(entry).collect::<Vec<_>>().join(", "))
+        }
+        Value::Null | Value::Bool(_) | Value::Number(_) => value.to_string(),
     }
 }

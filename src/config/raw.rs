@@ -1,15 +1,24 @@
 //! The names, types and defaults of all settings. Units stand in the names; numbers are checked later.
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
 
-use crate::{decide, index};
+use crate::{decide, index, retrieve, rules};
 
 /// Whose values are never shown.
 pub(super) const SECRETS: [&str; 1] = ["llm.api_key"];
 
 /// Whose relative values in a file start at that file's folder.
-pub(super) const PATHS: [&str; 6] =
-    ["registry.files", "store.path", "embed.models_dir", "embed.onnxruntime", "llm.api_key_file", "log.decisions"];
+pub(super) const PATHS: [&str; 7] = [
+    "registry.files",
+    "store.path",
+    "embed.models_dir",
+    "embed.onnxruntime",
+    "rules.file",
+    "llm.api_key_file",
+    "log.decisions",
+];
 
 /// Values of path settings that are no paths.
 pub(super) const NO_PATHS: [&str; 3] = [IN_MEMORY, STDERR, OFF];
@@ -38,6 +47,7 @@ section!(Raw {
     store: Store = Store::default(),
     embed: Embed = Embed::default(),
     index: Index = Index::default(),
+    rules: Rules = Rules::default(),
     prefilter: Prefilter = Prefilter::default(),
     local: Local = Local::default(),
     llm: Llm = Llm::default(),
@@ -75,7 +85,20 @@ section!(Embed {
 
 section!(Index { mode: IndexMode = IndexMode::Auto, exact_up_to: u64 = 20_000, recall_sample: f64 = 0.01 });
 
-section!(Prefilter { hand_on_all_up_to: u64 = 15, shortlist_min: u64 = 5, shortlist_max: u64 = 8 });
+section!(Rules {
+    file: Option<String> = None,
+    modes: BTreeMap<String, RuleMode> = BTreeMap::new(),
+    default_mode: RuleMode = RuleMode::RulesFirst,
+    shadow_wait_ms: u64 = 100,
+});
+
+section!(Prefilter {
+    hand_on_all_up_to: u64 = 15,
+    shortlist_min: u64 = 5,
+    shortlist_max: u64 = 8,
+    signals: Signals = Signals::Fused,
+    strategy: Strategy = Strategy::Auto,
+});
 
 section!(Local { min_confidence: f64 = 0.35, min_confidence_write: f64 = 0.5, no_tool_below: f64 = 0.35 });
 
@@ -129,6 +152,60 @@ impl From<IndexMode> for index::Mode {
             IndexMode::Auto => Self::Auto,
             IndexMode::Exact => Self::Exact,
             IndexMode::Hnsw => Self::Hnsw,
+        }
+    }
+}
+
+#[derive(Clone, Copy, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum RuleMode {
+    Rules,
+    Shadow,
+    Dynamic,
+    RulesFirst,
+}
+
+impl From<RuleMode> for rules::Mode {
+    fn from(mode: RuleMode) -> Self {
+        match mode {
+            RuleMode::Rules => Self::Rules,
+            RuleMode::Shadow => Self::Shadow,
+            RuleMode::Dynamic => Self::Dynamic,
+            RuleMode::RulesFirst => Self::RulesFirst,
+        }
+    }
+}
+
+#[derive(Clone, Copy, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum Signals {
+    Fused,
+    Dense,
+    Lexical,
+}
+
+impl From<Signals> for retrieve::Basis {
+    fn from(signals: Signals) -> Self {
+        match signals {
+            Signals::Fused => Self::Fused,
+            Signals::Dense => Self::Dense,
+            Signals::Lexical => Self::Lexical,
+        }
+    }
+}
+
+#[derive(Clone, Copy, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum Strategy {
+    Auto,
+    Layered,
+}
+
+impl From<Strategy> for retrieve::Strategy {
+    fn from(strategy: Strategy) -> Self {
+        match strategy {
+            Strategy::Auto => Self::Auto,
+            Strategy::Layered => Self::Layered,
         }
     }
 }

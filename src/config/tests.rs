@@ -297,3 +297,21 @@ fn a_key_in_the_query_of_the_url_is_refused_and_not_shown() {
     assert_eq!(problems.0.len(), 1);
     assert!(!problems.to_string().contains("123454321"), "{problems}");
 }
+
+#[test]
+fn modes_of_domains_are_joined_key_by_key() {
+    let (folder, mut sources) =
+        with_file("[rules]\nfile = \"r.yaml\"\n[rules.modes]\norders = \"rules\"\n\"退款\" = \"shadow\"\n");
+    sources.flags = flags(&[("rules.modes", "{orders = \"dynamic\"}")]);
+    let loaded = Loaded::load(&sources).unwrap();
+    let rules = &loaded.settings.pipeline.rules;
+    assert_eq!(rules.file, Some(folder.path().join("r.yaml")));
+    let mode = |domain| rules.modes.of(Some(domain)).as_str();
+    assert_eq!((mode("orders"), mode("退款"), mode("other")), ("dynamic", "shadow", "rules_first"));
+    let (_again, sources) = with_file(&loaded.print_text());
+    assert_eq!(Loaded::load(&sources).unwrap().settings.pipeline.rules.modes, rules.modes);
+
+    let refused = |pairs: &[(&str, &str)]| problems(&Sources { flags: flags(pairs), ..Sources::default() })[0].clone();
+    assert_eq!(refused(&[("rules.default_mode", "rules")]).key, "rules.file");
+    assert_eq!(refused(&[("rules.modes", "{a = \"sometimes\"}")]).key, "rules.modes");
+}

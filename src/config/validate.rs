@@ -10,7 +10,7 @@ use super::raw::{self, Raw};
 use super::{Problems, ServerSettings, Settings};
 use crate::registry::suggest;
 use crate::types::Scope;
-use crate::{cache, decide, decision, embed, index, pipeline, retrieve};
+use crate::{cache, decide, decision, embed, index, pipeline, retrieve, rules};
 
 const DAY_MS: u64 = 24 * 60 * 60 * 1000;
 const MAX_KEY_BYTES: u64 = 64 * 1024;
@@ -25,6 +25,7 @@ pub(super) fn validate(layered: &Layered, problems: &mut Problems, notices: &mut
     let server = check.server(&raw.server);
     let embed = check.embed(&raw.embed);
     let index = check.index(&raw.index);
+    let rules = check.rules(&raw.rules);
     let retrieve = check.prefilter(&raw.prefilter, notices);
     let local = check.local(&raw.local);
     let llm = check.llm(&raw.llm, notices);
@@ -43,6 +44,7 @@ pub(super) fn validate(layered: &Layered, problems: &mut Problems, notices: &mut
         allow_lexical_only: raw.embed.allow_lexical_only,
         index: index?,
         retrieve: retrieve?,
+        rules: rules?,
         local: local?,
         llm: llm?,
         cache: cache?,
@@ -183,6 +185,17 @@ impl Check<'_> {
         Some(index::Settings { mode: raw.mode.into(), exact_up_to: exact_up_to?, recall_sample: recall_sample? })
     }
 
+    fn rules(&mut self, raw: &raw::Rules) -> Option<rules::Settings> {
+        let file = self.path("rules.file", &raw.file);
+        let shadow_wait = self.duration("rules.shadow_wait_ms", raw.shadow_wait_ms, 1, 0);
+        let by_domain = raw.modes.iter().map(|(domain, mode)| (domain.clone(), rules::Mode::from(*mode))).collect();
+        let modes = rules::Modes { default: raw.default_mode.into(), by_domain };
+        if raw.file.is_none() && modes.withhold() {
+            return self.fail("rules.file", "name the rule file: a mode leaves tools to rules alone");
+        }
+        Some(rules::Settings { file: file?, modes, shadow_wait: shadow_wait? })
+    }
+
     fn prefilter(&mut self, raw: &raw::Prefilter, notices: &mut Vec<String>) -> Option<retrieve::Settings> {
         const MOST: u64 = 1_000;
         for (key, value) in [("hand_on_all_up_to", raw.hand_on_all_up_to), ("shortlist_max", raw.shortlist_max)] {
@@ -207,6 +220,8 @@ impl Check<'_> {
             hand_on_all_up_to: hand_on_all_up_to?,
             shortlist_min: shortlist_min?,
             shortlist_max: shortlist_max?,
+            basis: raw.signals.into(),
+            strategy: raw.strategy.into(),
         })
     }
 

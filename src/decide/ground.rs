@@ -142,7 +142,8 @@ fn weakness(origin: Origin) -> u8 {
         Origin::Session => 2,
         Origin::History => 3,
         Origin::Default => 4,
-        Origin::Inferred => 5,
+        Origin::Rule => 5,
+        Origin::Inferred => 6,
     }
 }
 

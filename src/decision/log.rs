@@ -15,12 +15,12 @@ use std::time::Duration;
 use serde::Serialize;
 use serde_json::{Map, Value};
 
-use super::outcome::{Decision, Outcome, Repair, TokenUse};
+use super::outcome::{Decision, DomainScore, Outcome, Repair, Shadow, TokenUse, Widened};
 use super::redact::{self, Salt};
 use crate::telemetry::names;
 use crate::text::Query;
 use crate::tool::{SideEffect, canonical_json};
-use crate::types::Candidate;
+use crate::types::{Candidate, DecisionId};
 
 #[derive(Debug, Clone, PartialEq)]
 pub enum Target {
@@ -78,6 +78,13 @@ struct Record<'a> {
     llm_calls: u32,
     repairs: Vec<RepairRecord>,
     cache: &'a str,
+    rule: &'a str,
+    rules_version: &'a str,
+    states: &'a [String],
+    domains: &'a [DomainScore],
+    widened: Option<Widened>,
+    /// Tools alone: what the other choice would have called them with is nobody's decision.
+    shadow: Option<&'a Shadow>,
 }
 
 #[derive(Debug, Serialize)]
@@ -174,8 +181,28 @@ pub fn line(
         llm_calls: decision.trace.llm_calls,
         repairs: decision.trace.repairs.iter().map(|repair| repair_record(repair, salt)).collect(),
         cache: &decision.trace.cache,
+        rule: &decision.trace.rule,
+        rules_version: &decision.trace.rules_version,
+        states: &decision.trace.states,
+        domains: &decision.trace.domains,
+        widened: decision.trace.widened,
+        shadow: decision.trace.shadow.as_ref(),
     };
     serde_json::to_string(&record).expect("a record holds only strings, finite numbers and maps with string keys")
+}
+
+/// The line for a choice beside the rules that came after the answer had left.
+pub fn shadow_line(decision: DecisionId, trace_id: &str, shadow: &Shadow) -> String {
+    let record = ShadowRecord { shadow_of: decision.to_string(), trace_id, shadow };
+    serde_json::to_string(&record).expect("a record holds only strings and lists of them")
+}
+
+#[derive(Debug, Serialize)]
+struct ShadowRecord<'a> {
+    /// The decision's id.
+    shadow_of: String,
+    trace_id: &'a str,
+    shadow: &'a Shadow,
 }
 
 /// Arguments that may hold a person's own words or data. Those of reading calls say what is searched for, which is what

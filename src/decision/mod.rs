@@ -8,6 +8,6 @@ mod outcome;
 pub mod redact;
 
 pub use outcome::{
-    ClarifyOutcome, DecidedBy, Decision, Degraded, HandoffReason, NoToolReason, Outcome, PlannedCall, Repair, Stage,
-    Timings, TokenUse, Trace,
+    Agreement, ClarifyOutcome, DecidedBy, Decision, Degraded, DomainScore, HandoffReason, NoToolReason, Outcome,
+    PlannedCall, Repair, Shadow, Stage, Timings, TokenUse, Trace, Widened,
 };

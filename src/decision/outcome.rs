@@ -9,7 +9,7 @@ use serde_json::{Map, Value};
 use crate::args::Origins;
 use crate::text::Language;
 use crate::tool::SideEffect;
-use crate::types::{Candidate, Confidence, DecisionId, IndexKind, Problem, ToolId};
+use crate::types::{Candidate, Confidence, DecisionId, IndexKind, Problem, Score, ToolId};
 
 /// Who made the choice.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
@@ -106,6 +106,8 @@ pub enum NoToolReason {
     NothingFits,
     /// The decider may not decide this class of tool in its present mode.
     NotAllowedDegraded,
+    /// A rule refuses such requests.
+    Refused,
 }
 
 impl NoToolReason {
@@ -114,6 +116,7 @@ impl NoToolReason {
             Self::NothingEligible => "nothing_eligible",
             Self::NothingFits => "nothing_fits",
             Self::NotAllowedDegraded => "not_allowed_degraded",
+            Self::Refused => "refused",
         }
     }
 }
@@ -181,6 +184,7 @@ impl Outcome {
 #[serde(rename_all = "snake_case")]
 pub enum Stage {
     Normalise,
+    Rules,
     Cache,
     Embed,
     Prefilter,
@@ -192,6 +196,7 @@ impl Stage {
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Normalise => "normalise",
+            Self::Rules => "rules",
             Self::Cache => "cache",
             Self::Embed => "embed",
             Self::Prefilter => "prefilter",
@@ -220,7 +225,8 @@ pub struct Repair {
 /// How the decision came about, beyond its result.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Trace {
-    /// `all` when every eligible tool was handed on, `narrowed` otherwise.
+    /// `all` when every eligible tool was handed on, `layered` when the domain was chosen first, `rule` when a rule
+    /// decided, `narrowed` otherwise.
     pub strategy: String,
     /// Number of tools the caller could reach.
     pub eligible: usize,
@@ -237,6 +243,86 @@ pub struct Trace {
     pub stored: bool,
     /// Steps worth reading, constant texts only.
     pub notes: Vec<String>,
+    /// Id of the rule that decided or narrowed; empty when none fired.
+    pub rule: String,
+    /// Version of the rule file; empty without one.
+    pub rules_version: String,
+    /// States of the conversation that limited what could be chosen.
+    pub states: Vec<String>,
+    /// The domain step, best first; empty without one.
+    pub domains: Vec<DomainScore>,
+    /// Why tools beyond the rule's or the chosen domain's were looked at after all.
+    pub widened: Option<Widened>,
+    /// The choice that was made beside the rules and not served.
+    pub shadow: Option<Shadow>,
+}
+
+/// One domain as the domain step scored it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct DomainScore {
+    /// Empty for tools without a domain.
+    pub domain: String,
+    pub score: Score,
+    /// Its tools were handed on.
+    pub chosen: bool,
+}
+
+/// Why a narrowed choice was opened to all eligible tools.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Widened {
+    /// Nothing within fitted.
+    NothingFits,
+    /// Nothing within came close to the best tool of all.
+    NothingClose,
+}
+
+impl Widened {
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::NothingFits => "nothing_fits",
+            Self::NothingClose => "nothing_close",
+        }
+    }
+}
+
+/// What the dynamic choice would have been where rules decided.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Shadow {
+    pub agreement: Agreement,
+    /// Kind of its outcome; empty when there is none yet.
+    pub outcome: String,
+    pub tools: Vec<ToolId>,
+    pub decided_by: Option<DecidedBy>,
+}
+
+/// How the dynamic choice compares with the answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Agreement {
+    /// Outcome, tools and arguments.
+    Same,
+    /// Outcome and tools.
+    SameTool,
+    Different,
+    /// Not known when the answer left; counted and logged when it is.
+    Late,
+    Failed,
+    /// Too many such choices were being made.
+    Skipped,
+}
+
+impl Agreement {
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Same => "same",
+            Self::SameTool => "same_tool",
+            Self::Different => "different",
+            Self::Late => "late",
+            Self::Failed => "failed",
+            Self::Skipped => "skipped",
+        }
+    }
 }
 
 /// The answer to one request.

@@ -96,6 +96,7 @@ impl EvalError {
             Self::Start(start) => match start {
                 StartError::Registry(_)
                 | StartError::Strict(_)
+                | StartError::Rules(_)
                 | StartError::Embed(_)
                 | StartError::Store(_)
                 | StartError::Log(_)

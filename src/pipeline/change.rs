@@ -5,10 +5,12 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use serde_json::Value;
 
-use super::start::{read_files, with_stored};
-use super::{Change, Router, StartError};
-use crate::catalog::{Catalog, Published};
+use super::start::{read_files, read_rules, with_stored};
+use super::{Change, Router, Settings, StartError};
+use crate::catalog::{Published, Serving};
 use crate::registry::{self, Registry};
+use crate::retrieve::Strategy;
+use crate::rules::{RuleFile, Rules};
 use crate::store::{Store, StoreError};
 use crate::telemetry::names;
 
@@ -36,14 +38,21 @@ impl StoreChange {
 /// The next registry and what of it has to survive a restart.
 type Next = (Registry, StoreChange);
 
+/// Which rule file goes with the next registry.
+enum RulesFrom {
+    /// The one in force, as it was read.
+    Memory,
+    Disk,
+}
+
 impl Router {
-    /// Reads the registry files again; cards that were put stay. On error the current catalog keeps serving.
+    /// Reads the registry files and the rule file again; cards that were put stay. On error the current catalog keeps serving.
     ///
     /// # Errors
     /// [`StartError`] as at the start.
     pub async fn reload(self: &Arc<Self>) -> Result<Change, StartError> {
         let router = Arc::clone(self);
-        self.publish(move |_| {
+        self.publish(RulesFrom::Disk, move |_| {
             let next = with_stored(&router.settings, read_files(&router.settings)?, &router.store)?;
             Ok((next, StoreChange::Nothing))
         })
@@ -56,7 +65,7 @@ impl Router {
     /// # Errors
     /// [`StartError`] when the catalog cannot be built or stored.
     pub async fn put(self: &Arc<Self>, cards: Vec<Value>) -> Result<Change, StartError> {
-        self.publish(move |current| {
+        self.publish(RulesFrom::Memory, move |current| {
             let next = registry::overlay(current, registry::from_values(&cards));
             let kept = storable(&cards, &next);
             Ok((next, StoreChange::Put(kept)))
@@ -69,7 +78,7 @@ impl Router {
     /// # Errors
     /// [`StartError`] when the catalog cannot be built or stored.
     pub async fn delete(self: &Arc<Self>, names: Vec<String>) -> Result<Change, StartError> {
-        self.publish(move |mut next| {
+        self.publish(RulesFrom::Memory, move |mut next| {
             next.notices.clear();
             let unknown = names.iter().filter(|name| next.cards.remove(name.as_str()).is_none()).count();
             if unknown > 0 {
@@ -85,7 +94,7 @@ impl Router {
     /// # Errors
     /// [`StartError`] when the catalog cannot be built or stored.
     pub async fn replace(self: &Arc<Self>, cards: Vec<Value>) -> Result<Change, StartError> {
-        self.publish(move |_| {
+        self.publish(RulesFrom::Memory, move |_| {
             let next = registry::merge(Registry::default(), registry::from_values(&cards));
             let kept = storable(&cards, &next);
             Ok((next, StoreChange::Replace(kept)))
@@ -96,19 +105,31 @@ impl Router {
     /// Reading and checking cards takes longer than an async task may run, so `next` runs on a thread that may block.
     async fn publish(
         self: &Arc<Self>,
+        rules: RulesFrom,
         next: impl FnOnce(Registry) -> Result<Next, StartError> + Send + 'static,
     ) -> Result<Change, StartError> {
         let strict = self.settings.strict;
         let decided = Mutex::new(StoreChange::default());
         let slot = || decided.lock().unwrap_or_else(PoisonError::into_inner);
-        let checked = async |current: &Registry| {
-            let current = current.clone();
-            let (next, change) = tokio::task::spawn_blocking(move || next(current)).await??;
-            if strict && !next.quarantined.is_empty() {
-                return Err(StartError::Strict(next.quarantined));
-            }
+        let checked = async |current: &Serving<Rules>| {
+            let (registry, file) = (current.catalog.registry.as_ref().clone(), current.beside.file.clone());
+            let router = Arc::clone(self);
+            let work = move || {
+                let (next, change) = next(registry)?;
+                if strict && !next.quarantined.is_empty() {
+                    return Err(StartError::Strict(next.quarantined));
+                }
+                let file: Option<Arc<RuleFile>> = match rules {
+                    RulesFrom::Memory => file,
+                    RulesFrom::Disk => read_rules(&router.settings)?,
+                };
+                // A tool that a rule names cannot go before the rule does.
+                let rules = Rules::bind(file, router.settings.rules.modes.clone(), &next)?;
+                Ok((next, rules, change))
+            };
+            let (next, rules, change) = tokio::task::spawn_blocking(work).await??;
             *slot() = change;
-            Ok(next)
+            Ok::<_, StartError>((next, rules))
         };
         let commit = async || {
             let (router, change) = (Arc::clone(self), std::mem::take(&mut *slot()));
@@ -117,15 +138,17 @@ impl Router {
         let published = self.catalogs.publish(checked, commit).await;
         let result = if published.is_ok() { "ok" } else { "failed" };
         metrics::counter!(names::CATALOG_RELOADS, "result" => result).increment(1);
-        let Published { catalog, diff, report: built } = published?;
-        report(&catalog);
+        let Published { serving, diff, report: built } = published?;
+        report(&serving, &self.settings);
+        let (catalog, rules) = (&serving.catalog, &serving.beside);
         Ok(Change {
             catalog_version: catalog.version.to_string(),
             added: diff.added,
             changed: diff.changed,
             removed: diff.removed,
             quarantined: catalog.registry.quarantined.clone(),
-            notices: catalog.registry.notices.clone(),
+            notices: [catalog.registry.notices.as_slice(), &rules.notices].concat(),
+            rules_version: rules.version().to_owned(),
             embedded_texts: built.embedded_texts,
         })
     }
@@ -141,8 +164,12 @@ fn storable(cards: &[Value], next: &Registry) -> Vec<(String, String)> {
     by_name.into_iter().map(|(name, card)| (name.to_owned(), card.to_string())).collect()
 }
 
+/// From so many tools on choosing the domain first is worth trying.
+const LAYERED_FROM: usize = 50;
+
 /// Publishes what is being served to the metrics and the log.
-pub(super) fn report(catalog: &Catalog) {
+pub(super) fn report(serving: &Serving<Rules>, settings: &Settings) {
+    let (catalog, rules) = (&serving.catalog, &serving.beside);
     let registry = &catalog.registry;
     metrics::gauge!(names::CATALOG_TOOLS).set(catalog.tools.len() as f64);
     metrics::gauge!(names::CATALOG_QUARANTINED).set(registry.quarantined.len() as f64);
@@ -160,7 +187,16 @@ pub(super) fn report(catalog: &Catalog) {
             tracing::warn!(card = %card.card, source = %card.source, line, pointer = %problem.pointer, problem = %problem.message, "card quarantined");
         }
     }
-    for notice in &registry.notices {
+    for notice in registry.notices.iter().chain(&rules.notices) {
         tracing::info!(%notice, "registry notice");
+    }
+    if let Some(file) = &rules.file {
+        tracing::info!(file = %file.path.display(), version = rules.version(), rules = rules.len(), "rules in force");
+    }
+    if catalog.tools.len() >= LAYERED_FROM && settings.retrieve.strategy != Strategy::Layered {
+        tracing::info!(
+            tools = catalog.tools.len(),
+            "with so many tools, prefilter.strategy = \"layered\" chooses the domain before the tool"
+        );
     }
 }

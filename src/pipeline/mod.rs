@@ -4,8 +4,12 @@
 //! Does not know: transports, files of settings, exit codes.
 
 mod change;
+mod make;
+mod observe;
 mod pending;
 mod route;
+mod shadow;
+mod skeleton;
 mod start;
 #[cfg(test)]
 mod tests;
@@ -27,6 +31,7 @@ use crate::decision::log::DecisionLog;
 use crate::decision::redact::Salt;
 use crate::embed::Encoders;
 use crate::registry::{Quarantined, Registry};
+use crate::rules::Rules;
 use crate::store::Store;
 use crate::types::{Candidate, Problem, ToolId, Turn};
 
@@ -72,6 +77,8 @@ pub struct Change {
     pub removed: Vec<ToolId>,
     pub quarantined: Vec<Quarantined>,
     pub notices: Vec<String>,
+    /// Version of the rule file in force; empty without one.
+    pub rules_version: String,
     /// Texts that had to be embedded anew.
     pub embedded_texts: usize,
 }
@@ -96,6 +103,7 @@ pub struct Settings {
     pub llm: Option<crate::decide::llm::Settings>,
     pub cache: crate::cache::Settings,
     pub log: crate::decision::log::Settings,
+    pub rules: crate::rules::Settings,
     /// Used when the caller sets no deadline, and the most a caller may ask for.
     pub deadline: Duration,
     /// Requests in work beyond which further ones are refused at once.
@@ -115,6 +123,8 @@ pub enum StartError {
     Embed(#[from] crate::embed::EmbedError),
     #[error(transparent)]
     Store(#[from] crate::store::StoreError),
+    #[error(transparent)]
+    Rules(#[from] crate::rules::RulesError),
     #[error(transparent)]
     Build(#[from] crate::catalog::BuildError),
     #[error(transparent)]
@@ -147,7 +157,7 @@ pub struct Ranking {
 /// The router: loaded once, shared by every request.
 pub struct Router {
     settings: Settings,
-    catalogs: CatalogHandle,
+    catalogs: CatalogHandle<Rules>,
     encoders: Arc<Encoders>,
     store: Arc<Store>,
     llm: Option<Llm>,
@@ -156,12 +166,14 @@ pub struct Router {
     log: DecisionLog,
     salt: Salt,
     in_flight: Semaphore,
+    /// Places for choices that are made beside the rules.
+    shadows: Arc<Semaphore>,
 }
 
 impl Router {
     /// The registry being served, for `List` and `Get`, with the version of its catalog.
     pub fn registry(&self) -> (String, Arc<Registry>) {
-        let catalog = self.catalogs.load();
+        let catalog = &self.catalogs.load().catalog;
         (catalog.version.to_string(), Arc::clone(&catalog.registry))
     }
 

@@ -8,6 +8,7 @@ use tokio::sync::Semaphore;
 
 use super::change::report;
 use super::pending::PendingCalls;
+use super::shadow::MOST_SHADOWS;
 use super::{Router, Settings, StartError};
 use crate::cache::DecisionCache;
 use crate::catalog::{CatalogBuilder, CatalogHandle};
@@ -16,6 +17,7 @@ use crate::decision::log::DecisionLog;
 use crate::decision::redact::Salt;
 use crate::embed::Encoders;
 use crate::registry::{self, Registry};
+use crate::rules::{self, RuleFile, Rules};
 use crate::store::Store;
 use crate::text;
 use crate::types::Deadline;
@@ -31,19 +33,20 @@ impl Router {
             let settings = settings.clone();
             tokio::task::spawn_blocking(move || open(&settings)).await??
         };
-        let Opened { store, salt, encoders, registry, log } = opened;
+        let Opened { store, salt, encoders, registry, rules, log } = opened;
         if settings.strict && !registry.quarantined.is_empty() {
             return Err(StartError::Strict(registry.quarantined));
         }
         let llm = settings.llm.clone().map(Llm::new).transpose().map_err(StartError::Llm)?;
         let builder = CatalogBuilder::new(Arc::clone(&encoders), settings.index.clone());
-        let (catalogs, _) = CatalogHandle::first(builder, registry, progress).await?;
-        report(&catalogs.load());
+        let (catalogs, _) = CatalogHandle::first(builder, registry, rules, progress).await?;
+        report(&catalogs.load(), &settings);
         warm_up(&encoders).await?;
         Ok(Arc::new(Self {
             cache: DecisionCache::new(settings.cache.clone()),
             pending: PendingCalls::new(),
             in_flight: Semaphore::new(settings.max_in_flight),
+            shadows: Arc::new(Semaphore::new(MOST_SHADOWS)),
             settings,
             catalogs,
             encoders,
@@ -74,20 +77,24 @@ struct Opened {
     salt: Salt,
     encoders: Arc<Encoders>,
     registry: Registry,
+    rules: Rules,
     log: DecisionLog,
 }
 
 fn open(settings: &Settings) -> Result<Opened, StartError> {
     let registry = read_files(settings)?;
+    let file = read_rules(settings)?;
     let store = Arc::new(match &settings.store {
         Some(path) => Store::open(path)?,
         None => Store::in_memory()?,
     });
     let encoders = Arc::new(load_encoders(settings, &store)?);
     let registry = with_stored(settings, registry, &store)?;
+    // Before anything is embedded: a rule that names no tool fails the start.
+    let rules = Rules::bind(file, settings.rules.modes.clone(), &registry)?;
     let log = DecisionLog::start(&settings.log)?;
     let salt = Salt::new(store.secret("decision-log-salt")?);
-    Ok(Opened { store, salt, encoders, registry, log })
+    Ok(Opened { store, salt, encoders, registry, rules, log })
 }
 
 /// Reads the registry files.
@@ -99,6 +106,11 @@ pub(super) fn read_files(settings: &Settings) -> Result<Registry, StartError> {
         }
     }
     Ok(registry)
+}
+
+/// Reads the rule file, if there is one.
+pub(super) fn read_rules(settings: &Settings) -> Result<Option<Arc<RuleFile>>, StartError> {
+    Ok(settings.rules.file.as_deref().map(rules::read).transpose()?.map(Arc::new))
 }
 
 /// Adds the cards that were put earlier.

@@ -22,7 +22,14 @@ fn settings() -> Settings {
         },
         allow_lexical_only: true,
         index: crate::index::Settings { mode: crate::index::Mode::Auto, exact_up_to: 1_000, recall_sample: 0.0 },
-        retrieve: crate::retrieve::Settings { hand_on_all_up_to: 15, shortlist_min: 5, shortlist_max: 8 },
+        retrieve: crate::retrieve::Settings {
+            hand_on_all_up_to: 15,
+            shortlist_min: 5,
+            shortlist_max: 8,
+            basis: Default::default(),
+            strategy: Default::default(),
+        },
+        rules: crate::rules::Settings::default(),
         local: crate::decide::local::Settings { min_confidence: 0.45, min_confidence_write: 0.55, no_tool_below: 0.25 },
         llm: None,
         cache: crate::cache::Settings {

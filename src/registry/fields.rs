@@ -14,7 +14,7 @@ const MAX_LIST: usize = 1_000;
 const MAX_PROBLEMS: usize = 50;
 
 /// What is wrong with one card, gathered while it is read.
-pub(super) struct Report<'a> {
+pub(crate) struct Report<'a> {
     lines: &'a Lines,
     problems: Vec<CardProblem>,
     left_out: usize,
@@ -48,7 +48,7 @@ impl<'a> Report<'a> {
 }
 
 /// One mapping inside the card. `null` counts as absent everywhere.
-pub(super) struct Fields<'a> {
+pub(crate) struct Fields<'a> {
     map: &'a Map<String, Value>,
     /// Pointer of the mapping.
     at: String,
@@ -61,6 +61,11 @@ impl<'a> Fields<'a> {
 
     pub fn get(&self, key: &str) -> Option<&'a Value> {
         self.map.get(key).filter(|value| !value.is_null())
+    }
+
+    /// Pointer of the mapping itself.
+    pub fn at(&self) -> &str {
+        &self.at
     }
 
     pub fn pointer(&self, key: &str) -> String {
@@ -203,7 +208,7 @@ fn whole_number(value: &Value) -> Option<u64> {
     })
 }
 
-pub(super) fn kind(value: &Value) -> &'static str {
+pub(crate) fn kind(value: &Value) -> &'static str {
     match value {
         Value::Null => "null",
         Value::Bool(_) => "a boolean",
@@ -214,7 +219,7 @@ pub(super) fn kind(value: &Value) -> &'static str {
     }
 }
 
-pub(super) fn shorten(text: &str) -> String {
+pub(crate) fn shorten(text: &str) -> String {
     const MAX: usize = 60;
     if text.chars().count() <= MAX { text.to_owned() } else { text.chars().take(MAX).chain(['…']).collect() }
 }

@@ -17,9 +17,11 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 pub use diff::{Diff, diff};
-pub(crate) use import::nested_too_deeply;
+pub(crate) use fields::{Fields, Report, kind, shorten};
+pub(crate) use import::{nested_too_deeply, read_yaml};
 pub(crate) use merge::PUT;
 pub use merge::{from_values, load, merge, overlay};
+pub(crate) use positions::{Lines, join};
 
 use crate::tool::ToolCard;
 use crate::types::ToolId;

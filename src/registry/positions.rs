@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 /// A tree of the document's shape that holds 1-based line numbers. A missing branch means: on the line of its parent.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(super) struct Lines {
+pub(crate) struct Lines {
     /// 0 when not known.
     at: usize,
     children: Children,
@@ -71,7 +71,7 @@ impl Lines {
 }
 
 /// Appends one reference token to a JSON pointer.
-pub(super) fn join(pointer: &str, token: impl std::fmt::Display) -> String {
+pub(crate) fn join(pointer: &str, token: impl std::fmt::Display) -> String {
     let mut joined = pointer.to_owned();
     push(&mut joined, &token.to_string());
     joined

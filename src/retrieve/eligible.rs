@@ -53,6 +53,17 @@ impl Eligible {
         self.positions.iter().copied()
     }
 
+    /// Those among them that `keep` admits.
+    #[must_use]
+    pub fn only(&self, keep: impl Fn(usize) -> bool) -> Self {
+        let positions: Vec<usize> = self.positions().filter(|position| keep(*position)).collect();
+        let mut open = vec![false; self.open.len()];
+        for position in &positions {
+            open[*position] = true;
+        }
+        Self { positions, open }
+    }
+
     pub fn contains(&self, position: usize) -> bool {
         self.open.get(position).copied().unwrap_or(false)
     }

@@ -5,6 +5,7 @@
 
 mod eligible;
 mod fusion;
+mod mount;
 mod shortlist;
 mod signals;
 
@@ -12,13 +13,14 @@ use std::collections::BTreeMap;
 
 pub use eligible::{Eligible, Narrowing, eligible};
 pub use fusion::{Weights, fuse};
+pub use mount::{Mounted, Within, mount};
 pub use shortlist::{shortlist_len, stable_order};
 pub use signals::{Context, SignalValues, context, signals};
 
 use crate::catalog::Catalog;
 use crate::index::IndexError;
 use crate::text::Query;
-use crate::types::{Candidate, Vector};
+use crate::types::{Candidate, Signal, Vector};
 
 /// How the signals are fused and how many candidates are handed on.
 #[derive(Debug, Clone, PartialEq)]
@@ -29,6 +31,40 @@ pub struct Settings {
     pub shortlist_min: usize,
     /// Most candidates above that.
     pub shortlist_max: usize,
+    pub basis: Basis,
+    pub strategy: Strategy,
+}
+
+/// What a ranking rests on. A tool that the utterance names, and the history, count with each of them.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Basis {
+    /// Meaning and words.
+    #[default]
+    Fused,
+    /// Meaning alone.
+    Dense,
+    /// Words alone; nothing is embedded.
+    Lexical,
+}
+
+impl Basis {
+    fn admits(self, signal: Signal) -> bool {
+        match signal {
+            Signal::DenseCentroid | Signal::DenseBest => self != Self::Lexical,
+            Signal::Lexical => self != Self::Dense,
+            Signal::Named | Signal::History => true,
+        }
+    }
+}
+
+/// How candidates are found among more tools than are all handed on.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Strategy {
+    /// The best of all.
+    #[default]
+    Auto,
+    /// The domain first, then the best in it.
+    Layered,
 }
 
 /// Ranks the eligible tools: best first, equal scores by tool id, at most `top`.
@@ -43,9 +79,12 @@ pub fn rank(
     vector: Option<(&str, &Vector)>,
     eligible: &Eligible,
     context: &Context,
+    basis: Basis,
     top: usize,
 ) -> Result<Vec<Candidate>, IndexError> {
-    let signals = signals(catalog, query, vector, eligible, context)?;
+    let mut signals = signals(catalog, query, vector, eligible, context)?;
+    // Without a vector words are all there is.
+    signals.retain(|signal| vector.is_none() || basis.admits(signal.kind));
     let weights = match vector {
         Some((encoder, _)) => Weights::of_encoder(encoder, query),
         None => Weights::lexical_only(),

@@ -29,7 +29,7 @@ pub(super) fn route(error: &RouteError) -> Status {
 /// told.
 pub(super) fn change(error: &StartError) -> Status {
     match error {
-        StartError::Registry(_) | StartError::Strict(_) => {
+        StartError::Registry(_) | StartError::Strict(_) | StartError::Rules(_) => {
             Status::failed_precondition(cut(&format!("the catalog is unchanged: {}", chain(error))))
         }
         StartError::Embed(embed) => match embed {

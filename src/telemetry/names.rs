@@ -28,6 +28,12 @@ pub const LLM_ATTEMPT_DURATION: &str = "pointsman_llm_attempt_duration_seconds";
 pub const LLM_REPAIRS: &str = "pointsman_llm_repairs_total";
 /// Counter `{kind}`: `prompt`, `completion`, as the endpoint counts them.
 pub const LLM_TOKENS: &str = "pointsman_llm_tokens_total";
+/// Counter `{rule}`: decisions by the rule that fired, `none` where none did; only while there is a rule file, which
+/// closes the set.
+pub const RULE_DECISIONS: &str = "pointsman_rule_decisions_total";
+/// Counter `{domain, result}`: choices made beside the rules and compared: `same`, `same_tool`, `different`, `failed`,
+/// `skipped`. Domains are those of the rule file, `none` where no rule fired.
+pub const RULE_SHADOWS: &str = "pointsman_rule_shadows_total";
 /// Counter `{to}`: changes of the LLM breaker's state.
 pub const LLM_BREAKER_CHANGES: &str = "pointsman_llm_breaker_changes_total";
 /// Counter: requests refused because the queue before the LLM was full.

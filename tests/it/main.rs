@@ -12,6 +12,7 @@ mod layers;
 mod llm;
 mod reload;
 mod route;
+mod rules;
 mod server;
 mod shutdown;
 mod source;

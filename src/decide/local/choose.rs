@@ -45,7 +45,7 @@ pub fn decide(request: &Request<'_>, settings: &Settings) -> Answer {
         .iter()
         .take(WEIGHED)
         .filter_map(|candidate| Some(weigh(request.tool(&candidate.tool)?, candidate, request)))
-        .filter(|weighed| !lacks_token(weighed))
+        .filter(|weighed| !lacks_token(weighed.tool, &weighed.extraction))
         .collect();
     weighed.sort_by(|a, b| b.total.total_cmp(&a.total).then_with(|| a.tool.id().cmp(b.tool.id())));
     let Some(best) = weighed.first() else {
@@ -81,11 +81,11 @@ fn weigh<'a>(tool: &'a Tool, candidate: &'a Candidate, request: &Request<'_>) ->
 
 /// A tool that lives on another tool's token cannot be what is meant while there is no token for these arguments: its
 /// preview is.
-fn lacks_token(weighed: &Weighed<'_>) -> bool {
-    let confirmation = weighed.tool.card.confirmation.as_ref();
+pub(super) fn lacks_token(tool: &Tool, extraction: &Extraction) -> bool {
+    let confirmation = tool.card.confirmation.as_ref();
     let token = confirmation.filter(|confirmation| confirmation.by == ConfirmedBy::PreviewTool);
     let name = token.and_then(|confirmation| confirmation.token_param.as_deref());
-    name.is_some_and(|name| !weighed.extraction.arguments.contains_key(name))
+    name.is_some_and(|name| !extraction.arguments.contains_key(name))
 }
 
 /// "And the second one?": no word of a subject, so the last call is meant, with another thing.
@@ -117,7 +117,12 @@ fn fit(extraction: &Extraction, request: &Request<'_>) -> f32 {
     let taken = ids.iter().filter(|slot| {
         origins.iter().any(|origin| match origin {
             Origin::Utterance { start, end } => *start < slot.span.end && slot.span.start < *end,
-            Origin::History | Origin::Session | Origin::Default | Origin::EnumText | Origin::Inferred => false,
+            Origin::History
+            | Origin::Session
+            | Origin::Default
+            | Origin::EnumText
+            | Origin::Rule
+            | Origin::Inferred => false,
         })
     });
     taken.count() as f32 / ids.len() as f32
@@ -197,7 +202,7 @@ pub(super) fn clarify(tool: &Tool, mut arguments: Map<String, Value>, fields: Ve
     Verdict::Clarify { tool: Some(tool.id().clone()), arguments, missing, fields, question: None }
 }
 
-fn with_defaults(extraction: &Extraction, checked: &Checked) -> crate::args::Origins {
+pub(super) fn with_defaults(extraction: &Extraction, checked: &Checked) -> crate::args::Origins {
     let mut origins = extraction.origins.clone();
     for name in &checked.defaulted {
         origins.insert(name.clone(), Origin::Default);

@@ -5,10 +5,12 @@
 
 mod choose;
 pub(super) mod extract;
+mod pin;
 mod resume;
 
 pub use choose::decide;
 pub use extract::{Extraction, extract};
+pub use pin::pin;
 pub use resume::{Resumed, resume};
 
 use choose::clarify;

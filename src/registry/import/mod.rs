@@ -95,6 +95,16 @@ pub(super) fn read(path: &Path) -> Result<SourceFile, RegistryError> {
     parsed.map_err(|error| RegistryError::Syntax { path: path.into(), line: error.line, message: error.message })
 }
 
+/// A YAML document that is no registry, with the lines of its parts and what its syntax tells is wrong.
+pub(crate) fn read_yaml(path: &Path) -> Result<(Value, Lines, Vec<CardProblem>), RegistryError> {
+    let document = yaml::parse(&read_text(path)?).map_err(|error| RegistryError::Syntax {
+        path: path.into(),
+        line: error.line,
+        message: error.message,
+    })?;
+    Ok((document.value, document.lines, document.flaws))
+}
+
 fn read_text(path: &Path) -> Result<String, RegistryError> {
     let failed = |source| RegistryError::Read { path: path.into(), source };
     let mut bytes = Vec::new();

@@ -47,6 +47,7 @@ pub(in crate::server) fn change(change: Change) -> proto::ChangeResponse {
         quarantined: change.quarantined.iter().map(quarantined).collect(),
         embedded_texts: count(change.embedded_texts),
         notices: change.notices,
+        rules_version: change.rules_version,
     }
 }
 

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde_json::{Map, Value};
 
 use super::json::to_struct;
-use crate::decision::{ClarifyOutcome, Decision, Outcome, PlannedCall, Repair, Trace};
+use crate::decision::{ClarifyOutcome, DecidedBy, Decision, Outcome, PlannedCall, Repair, Shadow, Trace, Widened};
 use crate::server::proto;
 use crate::server::proto::route_response::Outcome as ProtoOutcome;
 use crate::types::{Candidate, Problem, ToolId};
@@ -84,6 +84,29 @@ fn trace(trace: &Trace) -> proto::Trace {
         cache: trace.cache.clone(),
         stored: trace.stored,
         notes: trace.notes.clone(),
+        rule: trace.rule.clone(),
+        rules_version: trace.rules_version.clone(),
+        states: trace.states.clone(),
+        domains: trace
+            .domains
+            .iter()
+            .map(|domain| proto::DomainScore {
+                domain: domain.domain.clone(),
+                score: widen(domain.score.get()),
+                chosen: domain.chosen,
+            })
+            .collect(),
+        widened: trace.widened.map(Widened::as_str).unwrap_or_default().into(),
+        shadow: trace.shadow.as_ref().map(shadow),
+    }
+}
+
+fn shadow(shadow: &Shadow) -> proto::Shadow {
+    proto::Shadow {
+        agreement: shadow.agreement.as_str().into(),
+        outcome: shadow.outcome.clone(),
+        tools: shadow.tools.iter().map(ToolId::to_string).collect(),
+        decided_by: shadow.decided_by.map(DecidedBy::as_str).unwrap_or_default().into(),
     }
 }
 
@@ -144,7 +167,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::decision::{DecidedBy, Degraded, NoToolReason, Stage, TokenUse};
+    use crate::decision::{Degraded, NoToolReason, Stage, TokenUse};
     use crate::text::Language;
     use crate::tool::SideEffect;
     use crate::types::{Confidence, DecisionId, IndexKind};

@@ -52,8 +52,16 @@ async fn sb_074_only_confident_decisions_are_stored() {
     let cache = DecisionCache::new(settings(&[]).pipeline.cache);
     for (confidence, stored) in [(0.79, false), (0.80, true), (0.95, true)] {
         let query = normalise(&format!("confidence {confidence}")).unwrap();
-        let parts =
-            KeyParts { tenant: "t", eligible: [1, 2], decider: "llm", session: "{}", query: &query, max_calls: 1 };
+        let parts = KeyParts {
+            tenant: "t",
+            eligible: [1, 2],
+            rules: "",
+            rule: "",
+            decider: "llm",
+            session: "{}",
+            query: &query,
+            max_calls: 1,
+        };
         let make = || {
             let decision = Decision { confidence: Confidence::new(confidence), ..sample.clone() };
             async move { Ok::<_, ()>(decision) }

@@ -23,11 +23,15 @@ pub fn text() -> String {
 
 /// The registry with the cards of these domains alone, and the borders between them.
 pub fn text_of(domains: &[&str]) -> String {
+    text_with(|card| domains.iter().any(|domain| card.contains(&format!("\n    domain: {domain}\n"))))
+}
+
+/// The registry with the cards that `belongs` takes, each from its name on, and the borders between them.
+pub fn text_with(belongs: impl Fn(&str) -> bool) -> String {
     const CARD: &str = "\n  - name: ";
     let text = text();
     let (head, cards) = text.split_once(CARD).unwrap();
-    let belongs = |card: &&str| domains.iter().any(|domain| card.contains(&format!("\n    domain: {domain}\n")));
-    let cards: Vec<&str> = cards.split(CARD).filter(belongs).collect();
+    let cards: Vec<&str> = cards.split(CARD).filter(|card| belongs(card)).collect();
     let is_there = |name: &str| cards.iter().any(|card| card.starts_with(&format!("{name}\n")));
     let stays = |line: &&str| line.split_once(", use: ").is_none_or(|(_, name)| is_there(name.trim_end_matches('}')));
     let lines =

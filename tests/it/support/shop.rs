@@ -84,6 +84,12 @@ impl Shop {
         self.ask(request(utterance)).await
     }
 
+    /// The records on disk by now.
+    pub fn written(&self) -> Vec<Value> {
+        let text = std::fs::read_to_string(self.log.path().join("decisions.jsonl")).unwrap();
+        text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect()
+    }
+
     /// The records written so far; nothing is written after this.
     pub async fn records(&self) -> Vec<Value> {
         self.log_text().await.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
