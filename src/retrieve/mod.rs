@@ -5,6 +5,7 @@
 
 mod eligible;
 mod fusion;
+mod history;
 mod shortlist;
 mod signals;
 
@@ -12,8 +13,9 @@ use std::collections::BTreeMap;
 
 pub use eligible::{Eligible, Narrowing, eligible};
 pub use fusion::{Weights, fuse};
+pub use history::{Context, context};
 pub use shortlist::{shortlist_len, stable_order};
-pub use signals::{Context, SignalValues, context, signals};
+pub use signals::{SignalValues, signals};
 
 use crate::catalog::Catalog;
 use crate::index::IndexError;
