@@ -35,16 +35,16 @@ const RESUMED_CONFIDENCE: f32 = 0.9;
 const NEW_SUBJECT_MARGIN: f32 = 1.0;
 
 /// One request on its way down: what the stages share.
-struct Work<'a> {
-    id: DecisionId,
-    request: &'a RouteRequest,
-    caller: &'a Caller,
-    catalog: Arc<Catalog>,
-    query: Query,
-    history: &'a [Turn],
-    eligible: Eligible,
-    deadline: Deadline,
-    degraded: BTreeSet<Degraded>,
+pub(super) struct Work<'a> {
+    pub id: DecisionId,
+    pub request: &'a RouteRequest,
+    pub caller: &'a Caller,
+    pub catalog: Arc<Catalog>,
+    pub query: Query,
+    pub history: &'a [Turn],
+    pub eligible: Eligible,
+    pub deadline: Deadline,
+    pub degraded: BTreeSet<Degraded>,
 }
 
 impl Router {
@@ -141,7 +141,7 @@ impl Router {
     }
 
     /// Everything that is checked before any work is done.
-    fn begin<'a>(
+    pub(super) fn begin<'a>(
         &self,
         request: &'a RouteRequest,
         caller: &'a Caller,
@@ -263,7 +263,7 @@ impl Router {
         let vector = self.embed(work).await?;
         timings.insert(Stage::Embed, embedding.elapsed());
         let ranking = Instant::now();
-        let context = retrieve::context(&work.catalog, work.history);
+        let context = retrieve::context(&work.catalog, &work.query, work.history, &work.eligible);
         let (catalog, query, eligible) = (Arc::clone(&work.catalog), work.query.clone(), work.eligible.clone());
         let rank = move || {
             let vector = vector.as_ref().map(|(encoder, vector)| (encoder.as_str(), vector));
@@ -281,7 +281,7 @@ impl Router {
     }
 
     /// The utterance's vector with its encoder's name; `None` when words alone decide, which the decision then says.
-    async fn embed(&self, work: &mut Work<'_>) -> Result<Option<(String, Vector)>, RouteError> {
+    pub(super) async fn embed(&self, work: &mut Work<'_>) -> Result<Option<(String, Vector)>, RouteError> {
         let Some(encoder) = self.encoders.for_language(work.query.language) else {
             work.degraded.insert(Degraded::LexicalOnly);
             return Ok(None);

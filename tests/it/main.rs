@@ -16,3 +16,4 @@ mod server;
 mod shutdown;
 mod source;
 mod support;
+mod why;
