@@ -37,6 +37,9 @@ pub struct Args {
     /// Seed of the draw.
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub seed: u64,
+    /// Add the wrong choices, grouped by the tool wanted and the tool chosen; at the stage `route`.
+    #[arg(long)]
+    pub confusions: bool,
     #[arg(long, value_enum, default_value_t = FormatArg::Text)]
     pub format: FormatArg,
 }
@@ -55,6 +58,10 @@ pub enum FormatArg {
 
 /// Figures go to standard output, everything else to standard error.
 pub fn run(args: Args) -> Result<(), Failure> {
+    if args.confusions && args.stage == StageArg::Prefilter {
+        return Err(Failure::unusable(anyhow::anyhow!("the prefilter chooses no tool"))
+            .remedy("--confusions goes with --stage route"));
+    }
     // One decision line a row would bury the figures.
     let mut settings = args.options.load(vec![("log.decisions".into(), "off".into())])?.settings;
     if settings.pipeline.registries.is_empty() {
@@ -74,6 +81,7 @@ pub fn run(args: Args) -> Result<(), Failure> {
         examples: args.examples.map(NonZeroUsize::get).zip(args.examples_from),
         limit: args.limit.map(NonZeroUsize::get),
         seed: args.seed,
+        confusions: args.confusions,
     };
     let bar = progress_bar();
     let result = block_on(async {

@@ -10,6 +10,7 @@ mod config;
 mod eval;
 mod route;
 mod serve;
+mod why;
 
 use std::future::Future;
 use std::process::ExitCode;
@@ -43,6 +44,8 @@ enum Command {
     Serve(serve::Args),
     /// Route one utterance, in process or by a running server
     Route(route::Args),
+    /// Explain at which stage a tool dropped out for an utterance
+    Why(why::Args),
     /// Score a labelled set, as docs/EVALUATION.md describes
     Eval(eval::Args),
     /// Check or print the effective configuration
@@ -54,6 +57,7 @@ pub fn run() -> ExitCode {
     let result = match Cli::parse().command {
         Command::Serve(args) => serve::run(args),
         Command::Route(args) => route::run(args),
+        Command::Why(args) => why::run(args),
         Command::Eval(args) => eval::run(args),
         Command::Config(args) => config::run(args),
     };

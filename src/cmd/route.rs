@@ -103,14 +103,19 @@ fn request(args: &Args) -> Result<RouteRequest, Failure> {
     })
 }
 
-fn history(path: &Path) -> Result<Vec<proto::Turn>, Failure> {
+/// The turns in a file.
+pub(super) fn turns(path: &Path) -> Result<Vec<Turn>, Failure> {
     let place = path.display();
     let text = std::fs::read_to_string(path)
         .map_err(|err| Failure::unusable(err).context(format!("cannot read the history {place}")))?;
-    let turns = parse_history(&text).map_err(|message| {
+    parse_history(&text).map_err(|message| {
         Failure::unusable(anyhow!("{place}:{message}"))
             .remedy(r#"a turn is {"role": "user", "content": "…"}; roles are user, assistant and tool"#)
-    })?;
+    })
+}
+
+fn history(path: &Path) -> Result<Vec<proto::Turn>, Failure> {
+    let turns = turns(path)?;
     let role = |role| match role {
         Role::User => proto::turn::Role::User,
         Role::Assistant => proto::turn::Role::Assistant,
@@ -154,7 +159,7 @@ fn local(options: &Options, request: RouteRequest) -> Result<RouteResponse, Fail
     })
 }
 
-fn invalid(problem: &Problem) -> Failure {
+pub(super) fn invalid(problem: &Problem) -> Failure {
     let fields = problem.fields.iter().map(|field| format!("\n  {}: expected {}", field.path, field.expected));
     Failure::unusable(anyhow!("{}{}", problem.message, fields.collect::<String>()))
 }

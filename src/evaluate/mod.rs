@@ -6,6 +6,7 @@
 mod rows;
 
 mod calibration;
+mod confusions;
 mod interval;
 mod latency;
 mod plan;
@@ -19,6 +20,7 @@ mod tools;
 mod variants;
 
 pub use calibration::Bin;
+pub use confusions::{Confusions, Did, Pair, Sentence};
 pub use interval::Figure;
 pub use latency::Latency;
 pub use report::Report;
@@ -63,6 +65,8 @@ pub struct Options {
     /// Score so many rows, drawn without replacement.
     pub limit: Option<usize>,
     pub seed: u64,
+    /// Report wrong choices grouped by pair; at [`Stage::Route`].
+    pub confusions: bool,
 }
 
 /// How far a run has come.
@@ -147,7 +151,11 @@ pub async fn evaluate(
     if let Some(first) = scored.first_failure.clone().filter(|_| scored.all_failed()) {
         return Err(EvalError::AllFailed { first });
     }
-    Ok(Report::new(options.stage, tools.count(), plan.left_out, scored, notices))
+    let mut report = Report::new(options.stage, tools.count(), plan.left_out, scored, notices);
+    if !options.confusions {
+        report.confusions = None;
+    }
+    Ok(report)
 }
 
 struct Prepared {

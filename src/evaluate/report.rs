@@ -10,6 +10,7 @@ use serde_json::{Map, Value, json};
 
 use super::Stage;
 use super::calibration::{Bin, calibration};
+use super::confusions::Confusions;
 use super::interval::Figure;
 use super::latency::Latency;
 use super::plan::{LeftOut, LeftOutCounts};
@@ -34,6 +35,8 @@ pub struct Report {
     pub failed_requests: usize,
     pub decided_by: BTreeMap<&'static str, usize>,
     pub degraded: BTreeMap<&'static str, usize>,
+    /// Wrong choices by pair, where asked for.
+    pub confusions: Option<Confusions>,
     /// What a reader of the figures should know.
     pub notices: Vec<String>,
 }
@@ -43,7 +46,7 @@ impl Report {
         stage: Stage,
         tools: usize,
         mut left_out: LeftOutCounts,
-        scored: Scored,
+        mut scored: Scored,
         mut notices: Vec<String>,
     ) -> Self {
         if scored.variant_missing > 0 {
@@ -55,6 +58,8 @@ impl Report {
         if stage == Stage::Route {
             reliability = route_figures(&scored.rows, &mut figures);
         }
+        let judged = scored.rows.iter().filter(|row| row.route.is_some()).count();
+        let wrong = std::mem::take(&mut scored.wrong);
         Self {
             stage,
             queries: scored.rows.len(),
@@ -66,6 +71,7 @@ impl Report {
             failed_requests: scored.failed_requests,
             decided_by: scored.decided_by,
             degraded: scored.degraded,
+            confusions: (stage == Stage::Route).then(|| Confusions::of(wrong, judged)),
             notices,
         }
     }
@@ -93,6 +99,9 @@ impl Report {
             place(&mut root, "calibration.bins", json!(self.reliability));
             place(&mut root, "decided_by", json!(self.decided_by));
             place(&mut root, "degraded", json!(self.degraded));
+        }
+        if let Some(confusions) = &self.confusions {
+            place(&mut root, "confusions", json!(confusions));
         }
         root
     }
@@ -124,6 +133,9 @@ impl Report {
                 let counts: Vec<String> = counts.iter().map(|(name, count)| format!("{name} {count}")).collect();
                 writeln!(out, "{title}: {}", counts.join(", "))?;
             }
+        }
+        if let Some(confusions) = &self.confusions {
+            confusions.write_text(out)?;
         }
         for notice in &self.notices {
             writeln!(out, "note: {notice}")?;

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::Stage;
+use super::confusions::{self, Wrong};
 use super::rows::Row;
 use super::score_prefilter::{self, PrefilterScore, Ranked};
 use super::score_route::{self, Answer, Call, RouteScore};
@@ -54,6 +55,8 @@ pub(super) struct Scored {
     pub words_alone: usize,
     pub decided_by: BTreeMap<&'static str, usize>,
     pub degraded: BTreeMap<&'static str, usize>,
+    /// Rows whose choice was wrong.
+    pub wrong: Vec<Wrong>,
 }
 
 #[derive(Debug, Clone, PartialEq)]
@@ -81,7 +84,7 @@ impl<S: Subject> Runner<'_, S> {
                 Eligible::Only(names) => self.ask(row, names, &mut scored).await,
                 Eligible::Nothing => {
                     scored.nothing_eligible += 1;
-                    let route = (self.stage == Stage::Route).then(|| score_route::score(row, &Answer::NoTool, 1.0));
+                    let route = (self.stage == Stage::Route).then(|| scored.judge(row, &Answer::NoTool, 1.0));
                     let prefilter = score_prefilter::score(row, &Ranked::default());
                     scored.rows.push(RowScore { prefilter, route });
                 }
@@ -150,11 +153,11 @@ impl<S: Subject> Runner<'_, S> {
                 for mode in &decision.degraded {
                     *scored.degraded.entry(mode.as_str()).or_default() += 1;
                 }
-                score_route::score(row, &self.answer(&decision.outcome), f64::from(decision.confidence.get()))
+                scored.judge(row, &self.answer(&decision.outcome), f64::from(decision.confidence.get()))
             }
             Err(err) => {
                 scored.failed(row, &err);
-                score_route::score(row, &Answer::Failed, 0.0)
+                scored.judge(row, &Answer::Failed, 0.0)
             }
         }
     }
@@ -182,6 +185,12 @@ impl Scored {
     /// Whether no request was answered.
     pub fn all_failed(&self) -> bool {
         self.failed_requests > 0 && self.answered == 0
+    }
+
+    /// Scores an answer and keeps the choice if it was wrong.
+    fn judge(&mut self, row: &Row, answer: &Answer, confidence: f64) -> RouteScore {
+        self.wrong.extend(confusions::wrong(row, answer));
+        score_route::score(row, answer, confidence)
     }
 
     fn failed(&mut self, row: &Row, err: &RouteError) {

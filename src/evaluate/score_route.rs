@@ -32,7 +32,7 @@ pub enum Answer {
 
 impl Answer {
     /// The tool of the first call, or the one a question names.
-    fn tool(&self) -> Option<&str> {
+    pub fn tool(&self) -> Option<&str> {
         match self {
             Self::Calls(calls) => calls.first().map(|call| call.tool.as_str()),
             Self::Clarify { tool } => tool.as_deref(),

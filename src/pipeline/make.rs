@@ -113,7 +113,7 @@ impl Router {
         let vector = self.embed(work).await?;
         timings.insert(Stage::Embed, embedding.elapsed());
         let ranking = Instant::now();
-        let context = retrieve::context(work.catalog(), work.history);
+        let context = retrieve::context(work.catalog(), &work.query, work.history, &work.eligible);
         let (catalog, query, eligible) = (Arc::clone(work.catalog()), work.query.clone(), work.eligible.clone());
         let basis = self.settings.retrieve.basis;
         let rank = move || {
@@ -133,7 +133,7 @@ impl Router {
 
     /// The utterance's vector with its encoder's name; `None` when words alone decide, which the decision says
     /// unless it was wanted.
-    async fn embed(&self, work: &mut Work<'_>) -> Result<Option<(String, Vector)>, RouteError> {
+    pub(super) async fn embed(&self, work: &mut Work<'_>) -> Result<Option<(String, Vector)>, RouteError> {
         if self.settings.retrieve.basis == Basis::Lexical {
             return Ok(None);
         }

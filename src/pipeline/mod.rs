@@ -13,6 +13,7 @@ mod skeleton;
 mod start;
 #[cfg(test)]
 mod tests;
+mod why;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -23,6 +24,8 @@ use serde_json::{Map, Value};
 use tokio::sync::Semaphore;
 
 pub use crate::retrieve::Narrowing;
+
+pub use why::{Arguments, Barrier, Decided, Dropped, Place, Ranked, Why, WhyError};
 
 use crate::cache::DecisionCache;
 use crate::catalog::CatalogHandle;

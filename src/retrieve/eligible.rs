@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use crate::catalog::{Catalog, Tool};
 use crate::tool::ConfirmedBy;
-use crate::types::{Caller, Role, ToolId, Turn};
+use crate::types::{Caller, Role, Scope, ToolId, Turn};
 
 /// Restricts what may be chosen; empty lists do not restrict.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -30,14 +30,35 @@ impl<'a> Admitted<'a> {
         Self { domains: set(&narrowing.domains), tags: set(&narrowing.tags), tools: set(&narrowing.tools) }
     }
 
-    fn admits(&self, tool: &Tool) -> bool {
+    /// What of the narrowing leaves `tool` out.
+    fn refuses<'t>(&self, tool: &'t Tool) -> impl Iterator<Item = Obstacle<'t>> + use<'t> {
         let card = &tool.card;
         let domain =
             self.domains.is_empty() || card.domain.as_deref().is_some_and(|domain| self.domains.contains(domain));
         let tag = self.tags.is_empty() || card.tags.iter().any(|tag| self.tags.contains(tag.as_str()));
         let named = self.tools.contains(card.name.as_str()) || self.tools.contains(card.id.as_str());
-        domain && tag && (self.tools.is_empty() || named)
+        let only = self.tools.is_empty() || named;
+        let outside = (!domain).then_some(Obstacle::Domain(card.domain.as_deref()));
+        outside
+            .into_iter()
+            .chain((!tag).then_some(Obstacle::Tags(&card.tags)))
+            .chain((!only).then_some(Obstacle::NotNamed))
     }
+}
+
+/// Why a tool is not open to a request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Obstacle<'a> {
+    /// The caller lacks this scope.
+    Scope(&'a Scope),
+    /// The narrowing names domains, and the tool's is not among them.
+    Domain(Option<&'a str>),
+    /// The narrowing names tags, and the tool has none of them.
+    Tags(&'a [String]),
+    /// The narrowing names tools, and this is not one of them.
+    NotNamed,
+    /// The tool lives on the result of this preview, which the conversation does not hold.
+    Preview(&'a str),
 }
 
 /// The tools of one catalog that are open to one request.
@@ -85,24 +106,43 @@ pub fn eligible(catalog: &Catalog, caller: &Caller, narrowing: &Narrowing, histo
     let open: Vec<bool> = catalog
         .tools
         .iter()
-        .map(|tool| {
-            tool.card.scopes.iter().all(|scope| caller.holds(scope))
-                && admitted.admits(tool)
-                && preview_shown(catalog, tool, &previewed)
-        })
+        .map(|tool| in_the_way(catalog, tool, caller, &admitted, &previewed).next().is_none())
         .collect();
     let positions = open.iter().enumerate().filter(|(_, open)| **open).map(|(position, _)| position).collect();
     Eligible { positions, open }
 }
 
+/// Everything that keeps `tool` from being open; nothing for a tool in [`eligible`].
+pub fn obstacles<'t>(
+    catalog: &Catalog,
+    tool: &'t Tool,
+    caller: &Caller,
+    narrowing: &Narrowing,
+    history: &[Turn],
+) -> Vec<Obstacle<'t>> {
+    in_the_way(catalog, tool, caller, &Admitted::by(narrowing), &previewed_tools(history)).collect()
+}
+
+fn in_the_way<'t>(
+    catalog: &Catalog,
+    tool: &'t Tool,
+    caller: &Caller,
+    admitted: &Admitted<'_>,
+    previewed: &BTreeSet<String>,
+) -> impl Iterator<Item = Obstacle<'t>> {
+    let scopes = tool.card.scopes.iter().filter(|scope| !caller.holds(scope)).map(Obstacle::Scope);
+    scopes.chain(admitted.refuses(tool)).chain(preview_missing(catalog, tool, previewed))
+}
+
 /// A tool that lives on another tool's token cannot be called before that token exists.
-fn preview_shown(catalog: &Catalog, tool: &Tool, previewed: &BTreeSet<String>) -> bool {
+fn preview_missing<'t>(catalog: &Catalog, tool: &'t Tool, previewed: &BTreeSet<String>) -> Option<Obstacle<'t>> {
     let confirmation =
         tool.card.confirmation.as_ref().filter(|confirmation| confirmation.by == ConfirmedBy::PreviewTool);
-    let Some(preview) = confirmation.and_then(|confirmation| confirmation.tool.as_deref()) else { return true };
+    let preview = confirmation.and_then(|confirmation| confirmation.tool.as_deref())?;
     // The caller may report the preview by its own name, without the source in front.
     let own_name = catalog.tool(&ToolId::new(preview)).map(|preview| preview.card.name.as_str());
-    previewed.contains(preview) || own_name.is_some_and(|name| previewed.contains(name))
+    let shown = previewed.contains(preview) || own_name.is_some_and(|name| previewed.contains(name));
+    (!shown).then_some(Obstacle::Preview(preview))
 }
 
 /// Names of tools whose successful result stands in the history. Only turns of role `tool` count: an utterance can

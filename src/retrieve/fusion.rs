@@ -41,7 +41,8 @@ impl Weights {
         Self { dense_centroid: 0.0, dense_best: 0.0, lexical: 1.0, history: 1.0 }
     }
 
-    fn of(&self, signal: Signal) -> (f32, bool) {
+    /// Weight of a signal, and whether it applies to standardised values.
+    pub(super) fn of(&self, signal: Signal) -> (f32, bool) {
         match signal {
             Signal::DenseCentroid => (self.dense_centroid, true),
             Signal::DenseBest => (self.dense_best, true),
@@ -80,6 +81,12 @@ fn lift_named(signals: &[SignalValues], fused: &mut [f32]) {
     for (total, named) in fused.iter_mut().zip(&named.values) {
         *total += lift * named;
     }
+}
+
+/// How far `value` lies from the mean of `values`, in standard deviations; 0 where they do not differ.
+pub(super) fn standardised(values: &[f32], value: f32) -> f32 {
+    let (mean, deviation) = moments(values);
+    if deviation > 0.0 { (value - mean) / deviation } else { 0.0 }
 }
 
 /// Mean and standard deviation; a deviation within rounding of zero counts as zero.

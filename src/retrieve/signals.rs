@@ -1,49 +1,19 @@
 //! The single signals behind a ranking, each with one value per eligible tool.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
-use serde_json::Value;
-
-use super::eligible::{Eligible, tool_result};
+use super::eligible::Eligible;
+use super::history::Context;
 use crate::catalog::{Catalog, DenseRows};
 use crate::index::IndexError;
 use crate::text::{Query, terms};
-use crate::types::{IndexKind, Signal, Turn, Vector};
+use crate::types::{IndexKind, Signal, Vector};
 
 /// One signal: a raw value per eligible tool, in catalog order.
 #[derive(Debug, Clone, PartialEq)]
 pub struct SignalValues {
     pub kind: Signal,
     pub values: Vec<f32>,
-}
-
-/// What earlier turns say about the next tool: tool name → strength in `(0, 1]`.
-#[derive(Debug, Clone, Default, PartialEq)]
-pub struct Context {
-    weights: BTreeMap<String, f32>,
-}
-
-/// How many turns, counted from the end, can still say something about the next tool.
-const HISTORY_TURNS: usize = 8;
-
-/// Tools used in the last turns, the latest counting most, and tools that require one of them: after a preview, its
-/// second step is likely.
-pub fn context(catalog: &Catalog, history: &[Turn]) -> Context {
-    let mut weights: BTreeMap<String, f32> = BTreeMap::new();
-    let mut strength = 1.0f32;
-    for result in history.iter().rev().take(HISTORY_TURNS).filter_map(tool_result) {
-        let Some(used) = result.get("tool").and_then(Value::as_str) else { continue };
-        let is_used = |name: &str| name == used || name.rsplit_once('/').is_some_and(|(_, bare)| bare == used);
-        for tool in &catalog.tools {
-            let follows = tool.card.requires.iter().any(|required| is_used(required));
-            if follows || tool.card.name == used || tool.id().as_str() == used {
-                let weight = if follows { strength } else { strength / 2.0 };
-                weights.entry(tool.id().to_string()).or_insert(weight);
-            }
-        }
-        strength /= 2.0;
-    }
-    Context { weights }
 }
 
 /// How many rows a graph is asked for: enough that every tool worth a place on a shortlist is among their owners.
@@ -77,8 +47,8 @@ pub fn signals(
         let values = eligible.positions().map(|p| f32::from(u8::from(named.contains(&p)))).collect();
         signals.push(SignalValues { kind: Signal::Named, values });
     }
-    if !context.weights.is_empty() {
-        let weight = |p: usize| context.weights.get(catalog.tools[p].id().as_str()).copied().unwrap_or(0.0);
+    if !context.is_empty() {
+        let weight = |p: usize| context.weight(catalog.tools[p].id());
         signals.push(SignalValues { kind: Signal::History, values: eligible.positions().map(weight).collect() });
     }
     Ok(signals)

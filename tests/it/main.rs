@@ -17,3 +17,4 @@ mod server;
 mod shutdown;
 mod source;
 mod support;
+mod why;

@@ -15,7 +15,7 @@ use crate::decide::{Answer, Proposal, Request, Verdict};
 use crate::decision::NoToolReason;
 use crate::text::{Language, SlotKind, tokenise};
 use crate::tool::{ConfirmedBy, SideEffect};
-use crate::types::{Candidate, Confidence, FieldProblem, Role, Signal, Turn};
+use crate::types::{Candidate, Confidence, FieldProblem, Role, Signal, ToolId, Turn};
 
 /// How many candidates, from the top, are weighed.
 const WEIGHED: usize = 8;
@@ -63,6 +63,53 @@ pub fn decide(request: &Request<'_>, settings: &Settings) -> Answer {
         calls.truncate(request.max_calls);
     }
     Answer { notes, ..answer(verdict, confidence) }
+}
+
+/// What one candidate weighed, for explanations. `score`, `fit`, `complete` and `continued` add up to `total`.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Weight {
+    pub tool: ToolId,
+    /// The fused score.
+    pub score: f32,
+    /// At most 0: ids of the utterance that the tool cannot take.
+    pub fit: f32,
+    pub complete: f32,
+    pub continued: f32,
+    pub total: f32,
+    /// It lives on another tool's token, and there is none for these arguments.
+    pub lacks_token: bool,
+}
+
+/// What [`decide`] weighs, best first; those it does not consider come last.
+pub fn weights(request: &Request<'_>) -> Vec<Weight> {
+    let weighed = request
+        .candidates
+        .iter()
+        .take(WEIGHED)
+        .filter_map(|candidate| Some(weigh(request.tool(&candidate.tool)?, candidate, request)));
+    let mut weights: Vec<Weight> = weighed
+        .map(|weighed| Weight {
+            tool: weighed.tool.id().clone(),
+            score: weighed.candidate.score.get(),
+            fit: FIT_WEIGHT * (weighed.fit - 1.0),
+            complete: if weighed.checked.is_ok() { COMPLETE_WEIGHT } else { 0.0 },
+            continued: if continues(weighed.tool, request) { CONTINUE_WEIGHT } else { 0.0 },
+            total: weighed.total,
+            lacks_token: lacks_token(weighed.tool, &weighed.extraction),
+        })
+        .collect();
+    let order = |a: &Weight, b: &Weight| b.total.total_cmp(&a.total).then_with(|| a.tool.cmp(&b.tool));
+    weights.sort_by(|a, b| a.lacks_token.cmp(&b.lacks_token).then_with(|| order(a, b)));
+    weights
+}
+
+/// What `tool` could be called with: arguments read, required ones that are missing, and all that does not fit.
+pub fn read_arguments(tool: &Tool, request: &Request<'_>) -> (Map<String, Value>, Vec<String>, Vec<FieldProblem>) {
+    let known = extract(tool, request.query, request.history, request.session).arguments;
+    let missing = tool.schema.required().into_iter().filter(|name| !known.contains_key(*name)).map(str::to_owned);
+    let missing = missing.collect();
+    let invalid = validate(&tool.schema, &Value::Object(known.clone())).err().map(|problem| problem.fields);
+    (known, missing, invalid.unwrap_or_default())
 }
 
 fn weigh<'a>(tool: &'a Tool, candidate: &'a Candidate, request: &Request<'_>) -> Weighed<'a> {

@@ -8,7 +8,7 @@ pub(super) mod extract;
 mod pin;
 mod resume;
 
-pub use choose::decide;
+pub use choose::{Weight, decide, read_arguments, weights};
 pub use extract::{Extraction, extract};
 pub use pin::pin;
 pub use resume::{Resumed, resume};

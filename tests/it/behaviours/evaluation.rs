@@ -3,11 +3,51 @@
 use pointsman::pipeline::RouteRequest;
 use pointsman::server::proto::route_response::Outcome;
 use pointsman::server::proto::{self, RouteResponse};
-use serde_json::Value;
+use serde_json::{Value, json};
 use tonic::Code;
 
+use crate::support::RegistryFile;
+use crate::support::cli::{self, WORDS_ALONE};
 use crate::support::server::TestServer;
 use crate::support::shop::{Shop, dev_rows, result, settings, uncached};
+
+/// Labels that are wrong on purpose, so that the wrong choices are known: names decide by words alone.
+const MISLABELLED: &str = r#"{"id":"1","query":"get_order SO-20260418000736","gold":["track_shipment"]}
+{"id":"2","query":"track_shipment SO-20260418000736 到哪了","gold":["track_shipment"]}
+{"id":"3","query":"get_order SO-20260418000737 现在怎样","gold":["track_shipment"]}
+{"id":"4","query":"get_order SO-20260418000738","gold":[]}
+{"id":"5","query":"zzz qqq","gold":["get_order"]}"#;
+
+#[test]
+fn sb_063_wrong_choices_are_grouped_by_pair() {
+    let queries = RegistryFile::new("queries.jsonl", MISLABELLED);
+    let registry = crate::support::shop().display().to_string();
+    let run = |more: &[&str]| {
+        let fixed = ["eval", "--registry", &registry, "--queries", queries.as_str()];
+        cli::run(&[&fixed[..], &WORDS_ALONE[..], more].concat())
+    };
+    let (code, out, err) = run(&["--confusions", "--format", "json"]);
+    assert_eq!(code, 0, "{err}");
+    let report: Value = serde_json::from_str(&out).unwrap();
+    let sentence = |id: &str, query: &str| json!({"id": id, "query": query});
+    let pair = |gold: Option<&str>, chosen: Option<&str>, did: &str, sentences: &[Value]| json!({"gold": gold, "chosen": chosen, "did": did, "count": sentences.len(), "sentences": sentences});
+    let twice = [sentence("1", "get_order SO-20260418000736"), sentence("3", "get_order SO-20260418000737 现在怎样")];
+    let pairs = [
+        pair(Some("track_shipment"), Some("get_order"), "tool", &twice),
+        pair(None, Some("get_order"), "tool", &[sentence("4", "get_order SO-20260418000738")]),
+        pair(Some("get_order"), None, "no_tool", &[sentence("5", "zzz qqq")]),
+    ];
+    assert_eq!(report["confusions"], json!({"wrong": 4, "judged": 5, "pairs": pairs}));
+
+    let (_, text, _) = run(&["--confusions"]);
+    let expect = "wrong choices: 4 of 5 rows\n    2  track_shipment -> get_order\n       1  get_order SO-20260418000736\n       3  ";
+    assert!(text.contains(expect), "{text}");
+    // Only where asked for, and only where tools are chosen.
+    let (_, plain, _) = run(&[]);
+    assert!(!plain.contains("wrong choices"), "{plain}");
+    let (code, _, err) = run(&["--confusions", "--stage", "prefilter"]);
+    assert_eq!(code, 2, "{err}");
+}
 
 #[tokio::test]
 async fn sb_165_edge_inputs_get_readable_answers() {
