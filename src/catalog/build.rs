@@ -6,12 +6,14 @@ use std::sync::Arc;
 
 use sha2::{Digest, Sha256};
 
+use super::centre::Centre;
 use super::names::NameIndex;
-use super::texts::{dense_texts, lexical_terms};
+use super::texts::{border_texts, dense_texts, lexical_terms, name_terms, purpose_terms};
 use super::tool::Tool;
 use crate::embed::{EmbedError, Encoders};
-use crate::index::{DenseIndex, IndexError, LexicalIndex, RecallWatch, Settings};
+use crate::index::{CoverIndex, DenseIndex, IndexError, LexicalIndex, RecallWatch, Settings};
 use crate::registry::{CardProblem, Quarantined, Registry};
+use crate::tool::ToolCard;
 use crate::types::encoding::hex;
 use crate::types::{CatalogVersion, IndexKind, ToolId, Vector};
 
@@ -33,8 +35,12 @@ pub struct DenseRows {
     pub texts: Vec<Range<usize>>,
     /// Row of the centroid, by tool position; the text row itself where there is only one.
     pub centroid: Vec<usize>,
+    /// Rows of what other cards say the tool is for ("for X use it"), by tool position; often empty.
+    pub borders: Vec<Range<usize>>,
     /// Tool position, by row.
     pub owner: Vec<usize>,
+    /// Turns dot products into similarities.
+    pub centre: Arc<Centre>,
 }
 
 /// What building took.
@@ -56,6 +62,10 @@ pub struct Catalog {
     /// By encoder name; empty when words alone decide.
     pub dense: BTreeMap<String, DenseRows>,
     pub lexical: Arc<LexicalIndex>,
+    /// Words of the names alone.
+    pub name_words: Arc<CoverIndex>,
+    /// Words of name and purpose.
+    pub purpose_words: Arc<CoverIndex>,
     pub names: Arc<NameIndex>,
     /// A fingerprint per tool for [`Catalog::fingerprint`].
     prints: Vec<[u128; 2]>,
@@ -154,8 +164,8 @@ impl CatalogBuilder {
         // Compiling the schemas of thousands of cards takes seconds.
         let prepare = move || {
             let tools = usable_tools(&mut registry);
-            let texts: Vec<Vec<String>> = tools.iter().map(|tool| dense_texts(&tool.card)).collect();
-            let flat: Vec<String> = texts.iter().flatten().cloned().collect();
+            let texts = texts(&tools);
+            let flat: Vec<String> = texts.iter().flat_map(|of| of.own.iter().chain(&of.borders)).cloned().collect();
             (registry, tools, texts, flat)
         };
         let (mut registry, tools, texts, flat) = tokio::task::spawn_blocking(prepare).await?;
@@ -176,7 +186,7 @@ impl CatalogBuilder {
                 report.truncated_texts
             ));
         }
-        let counts: Vec<usize> = texts.iter().map(Vec::len).collect();
+        let counts: Vec<(usize, usize)> = texts.iter().map(|of| (of.own.len(), of.borders.len())).collect();
         let (settings, watch) = (self.index.clone(), self.watch.clone());
         let dense = move |name: &str, rows: Vec<Vector>| {
             let earlier = earlier.as_ref().and_then(|catalog| catalog.dense.get(name)).map(|rows| &rows.index);
@@ -209,10 +219,35 @@ fn usable_tools(registry: &mut Registry) -> Vec<Tool> {
     tools
 }
 
+/// The texts to embed for one tool.
+struct Texts {
+    own: Vec<String>,
+    /// What other cards say it is for.
+    borders: Vec<String>,
+}
+
+fn texts(tools: &[Tool]) -> Vec<Texts> {
+    let mut borders: BTreeMap<&str, Vec<String>> = BTreeMap::new();
+    for tool in tools {
+        for (target, case) in border_texts(&tool.card) {
+            let cases = borders.entry(target).or_default();
+            if !cases.iter().any(|known| known == case) {
+                cases.push(case.to_owned());
+            }
+        }
+    }
+    let of = |tool: &Tool| Texts {
+        own: dense_texts(&tool.card),
+        borders: borders.remove(tool.id().as_str()).unwrap_or_default(),
+    };
+    tools.iter().map(of).collect()
+}
+
+/// `counts` holds how many texts of its own and how many border texts each tool has.
 fn assemble(
     registry: Registry,
     tools: Vec<Tool>,
-    counts: &[usize],
+    counts: &[(usize, usize)],
     embedded: Vec<(String, Vec<Vector>)>,
     index: &dyn Fn(&str, Vec<Vector>) -> Result<DenseIndex, IndexError>,
     generation: u64,
@@ -222,7 +257,8 @@ fn assemble(
         let rows = dense_rows(vectors, counts, |rows| index(&name, rows))?;
         dense.insert(name, rows);
     }
-    let documents: Vec<Vec<String>> = tools.iter().map(|tool| lexical_terms(&tool.card)).collect();
+    let documents =
+        |terms: fn(&ToolCard) -> Vec<String>| tools.iter().map(|tool| terms(&tool.card)).collect::<Vec<_>>();
     let mut digest = Sha256::new();
     let mut prints = Vec::with_capacity(tools.len());
     for tool in &tools {
@@ -234,7 +270,9 @@ fn assemble(
     Ok(Catalog {
         version: CatalogVersion { generation, digest },
         names: Arc::new(NameIndex::build(tools.iter().map(Tool::id))),
-        lexical: Arc::new(LexicalIndex::build(&documents)),
+        lexical: Arc::new(LexicalIndex::build(&documents(lexical_terms))),
+        name_words: Arc::new(CoverIndex::build(&documents(name_terms))),
+        purpose_words: Arc::new(CoverIndex::build(&documents(purpose_terms))),
         registry: Arc::new(registry),
         tools,
         dense,
@@ -244,17 +282,18 @@ fn assemble(
 
 fn dense_rows(
     vectors: Vec<Vector>,
-    counts: &[usize],
+    counts: &[(usize, usize)],
     index: impl FnOnce(Vec<Vector>) -> Result<DenseIndex, IndexError>,
 ) -> Result<DenseRows, IndexError> {
     let mut rows = Vec::with_capacity(vectors.len() + counts.len());
     let mut owner = Vec::with_capacity(rows.capacity());
     let mut texts = Vec::with_capacity(counts.len());
+    let mut borders = Vec::with_capacity(counts.len());
     let mut centroid = Vec::with_capacity(counts.len());
     let mut vectors = vectors.into_iter();
-    for (tool, count) in counts.iter().enumerate() {
+    for (tool, (own, bordering)) in counts.iter().enumerate() {
         let first = rows.len();
-        rows.extend(vectors.by_ref().take(*count));
+        rows.extend(vectors.by_ref().take(*own));
         let span = first..rows.len();
         // Texts that cancel out have no centroid; the first text, name and purpose, then stands for the tool.
         let mean = (span.len() > 1).then(|| Vector::centroid(&rows[span.clone()])).flatten();
@@ -265,10 +304,14 @@ fn dense_rows(
             }
             None => centroid.push(first),
         }
+        let first = rows.len();
+        rows.extend(vectors.by_ref().take(*bordering));
+        borders.push(first..rows.len());
         owner.resize(rows.len(), tool);
         texts.push(span);
     }
-    Ok(DenseRows { index: index(rows)?, texts, centroid, owner })
+    let centre = Arc::new(Centre::of(&rows, &centroid));
+    Ok(DenseRows { index: index(rows)?, texts, centroid, borders, owner, centre })
 }
 
 fn halves(digest: &[u8]) -> [u128; 2] {

@@ -4,12 +4,14 @@
 //! Does not know: who asks and what for.
 
 mod build;
+mod centre;
 mod handle;
 mod names;
 mod texts;
 mod tool;
 
 pub use build::{BuildError, BuildReport, Catalog, CatalogBuilder, DenseRows};
+pub use centre::Centre;
 pub use handle::{CatalogHandle, Published, Serving};
 pub use names::NameIndex;
 pub use tool::Tool;

@@ -5,7 +5,7 @@
 use serde_json::Value;
 
 use crate::text::{terms, tokenise};
-use crate::tool::ToolCard;
+use crate::tool::{Boundary, ToolCard};
 
 /// Texts to embed: the name in words with `what`, then each wording and example. Never empty.
 ///
@@ -25,15 +25,37 @@ pub(super) fn dense_texts(card: &ToolCard) -> Vec<String> {
     texts
 }
 
-/// Words to index: name, domain, `what`, wordings, examples, parameter names and their descriptions.
+/// Other tools this card sends the reader to, with the case in words: "for refunds use `preview_refund`". What one card
+/// is not for says what the other is for; it is never a text of this card.
+pub(super) fn border_texts(card: &ToolCard) -> impl Iterator<Item = (&str, &str)> {
+    let with_target = |border: &'_ Boundary| border.use_tool.is_some() && !border.case.trim().is_empty();
+    let cases = card.description.when_not_to_use.iter().filter(move |border| with_target(border));
+    cases.filter_map(|border| Some((border.use_tool.as_deref()?, border.case.trim())))
+}
+
+/// Words to index: name and `what` (twice: they are what the tool is about), domain, wordings, examples, parameter names
+/// with their descriptions, allowed values and default texts.
 pub(super) fn lexical_terms(card: &ToolCard) -> Vec<String> {
-    let mut all = terms(&card.name);
     let description = &card.description;
-    let texts = std::iter::once(&description.what).chain(&description.when_to_use).chain(&card.examples);
-    for text in texts.chain(&card.tags).chain(&card.domain) {
+    let mut all = purpose_terms(card);
+    all.extend(all.clone());
+    let texts = description.when_to_use.iter().chain(&card.examples).chain(&card.tags).chain(&card.domain);
+    for text in texts {
         all.extend(terms(text));
     }
     parameter_terms(&card.parameters, 0, &mut all);
+    all
+}
+
+/// Words of the name.
+pub(super) fn name_terms(card: &ToolCard) -> Vec<String> {
+    terms(&card.name)
+}
+
+/// Words of name and `what`.
+pub(super) fn purpose_terms(card: &ToolCard) -> Vec<String> {
+    let mut all = terms(&card.name);
+    all.extend(terms(&card.description.what));
     all
 }
 
@@ -50,6 +72,9 @@ fn parameter_terms(schema: &Value, depth: usize, all: &mut Vec<String>) {
         if let Some(description) = property.get("description").and_then(Value::as_str) {
             all.extend(terms(description));
         }
+        for value in values(property) {
+            all.extend(terms(value));
+        }
         if depth < MAX_DEPTH {
             parameter_terms(property, depth + 1, all);
             if let Some(items) = property.get("items") {
@@ -57,6 +82,20 @@ fn parameter_terms(schema: &Value, depth: usize, all: &mut Vec<String>) {
             }
         }
     }
+}
+
+/// Most allowed values of one parameter that are indexed.
+const MAX_VALUES: usize = 64;
+
+/// The texts a parameter may hold, and its default: what people say when they mean the tool.
+fn values(property: &Value) -> impl Iterator<Item = &str> {
+    let schemas = std::iter::once(property).chain(property.get("items"));
+    schemas.flat_map(own_values).filter_map(Value::as_str)
+}
+
+fn own_values(schema: &Value) -> impl Iterator<Item = &Value> {
+    let listed = schema.get("enum").and_then(Value::as_array).into_iter().flatten();
+    listed.take(MAX_VALUES).chain(schema.get("default")).chain(schema.get("const"))
 }
 
 /// `trackShipment`, `track_shipment` and `mcp__x__track.shipment` in words.

@@ -96,6 +96,7 @@ section!(Prefilter {
     hand_on_all_up_to: u64 = 15,
     shortlist_min: u64 = 5,
     shortlist_max: u64 = 8,
+    coverage: u64 = 99,
     signals: Signals = Signals::Fused,
     strategy: Strategy = Strategy::Auto,
 });

@@ -216,10 +216,15 @@ impl Check<'_> {
             );
             return self.fail("prefilter.shortlist_min", message);
         }
+        let Some(coverage) = u8::try_from(raw.coverage).ok().and_then(retrieve::Coverage::of_percent) else {
+            let message = format!("expected one of {:?}, found {}", retrieve::Coverage::PERCENTS, raw.coverage);
+            return self.fail("prefilter.coverage", message);
+        };
         Some(retrieve::Settings {
             hand_on_all_up_to: hand_on_all_up_to?,
             shortlist_min: shortlist_min?,
             shortlist_max: shortlist_max?,
+            coverage,
             basis: raw.signals.into(),
             strategy: raw.strategy.into(),
         })

@@ -30,6 +30,8 @@ pub(super) struct Profile {
     pub(super) dim: usize,
     pub(super) languages: Vec<String>,
     pub(super) prefix: Prefix,
+    /// Weights of its signals in a ranking, where it has been tuned.
+    pub(super) fusion: Option<BTreeMap<String, f64>>,
     /// The key of its vectors in the store.
     pub(super) fingerprint: String,
 }
@@ -67,6 +69,11 @@ impl Encoder {
         self.profile.dim
     }
 
+    /// Weights of its signals in a ranking by name, where it has been tuned.
+    pub fn fusion(&self) -> Option<&BTreeMap<String, f64>> {
+        self.profile.fusion.as_ref()
+    }
+
     /// As declared: two-letter codes.
     pub fn languages(&self) -> &[String] {
         &self.profile.languages
@@ -83,18 +90,27 @@ impl Encoder {
         }
     }
 
-    /// Cancel safe: dropping the future withdraws the text from the next batch.
+    /// One vector per text, in order. Cancel safe: dropping the future withdraws the texts from the next batch.
     ///
     /// # Errors
     /// [`EmbedError::Overloaded`] at once when the queue is full; [`EmbedError::Deadline`] when it passes first.
-    pub async fn embed_query(&self, text: &str, deadline: Deadline) -> Result<Embedded, EmbedError> {
+    pub async fn embed_queries(&self, texts: &[String], deadline: Deadline) -> Result<Vec<Embedded>, EmbedError> {
         if deadline.has_passed() {
             return Err(EmbedError::Deadline);
         }
-        let text = format!("{}{text}", self.profile.prefix.query);
-        let vectors = timeout_at(deadline.instant(), self.queries.try_embed(vec![text]))
-            .await
-            .map_err(|_| EmbedError::Deadline)??;
+        let count = texts.len();
+        let texts = texts.iter().map(|text| format!("{}{text}", self.profile.prefix.query)).collect();
+        let vectors =
+            timeout_at(deadline.instant(), self.queries.try_embed(texts)).await.map_err(|_| EmbedError::Deadline)??;
+        if vectors.len() == count { Ok(vectors) } else { Err(EmbedError::Stopped) }
+    }
+
+    /// [`Encoder::embed_queries`] for one text.
+    ///
+    /// # Errors
+    /// As there.
+    pub async fn embed_query(&self, text: &str, deadline: Deadline) -> Result<Embedded, EmbedError> {
+        let vectors = self.embed_queries(&[text.to_owned()], deadline).await?;
         vectors.into_iter().next().ok_or(EmbedError::Stopped)
     }
 
@@ -312,6 +328,7 @@ mod tests {
             dim: 1,
             languages: vec!["en".to_owned()],
             prefix: Prefix { query: "query: ".to_owned(), passage: "passage: ".to_owned() },
+            fusion: None,
             fingerprint: "echo".to_owned(),
         };
         let store = Arc::new(Store::in_memory().unwrap());

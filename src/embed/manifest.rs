@@ -3,6 +3,7 @@
 //! Owns: `manifest.toml`, the hashes, the fingerprint under which vectors are stored.
 //! Does not know: how a network is run.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
@@ -27,6 +28,9 @@ pub struct Manifest {
     pub source: String,
     pub licence: String,
     pub prefix: Prefix,
+    /// Weights of its signals in a ranking by name, written by `pointsman tune`; absent until then.
+    #[serde(default)]
+    pub fusion: Option<BTreeMap<String, f64>>,
     files: Hashes,
 }
 

@@ -104,7 +104,8 @@ impl EvalError {
                 | StartError::Embed(_)
                 | StartError::Store(_)
                 | StartError::Log(_)
-                | StartError::Llm(_) => true,
+                | StartError::Llm(_)
+                | StartError::Fusion { .. } => true,
                 StartError::Build(_) | StartError::Interrupted(_) => false,
             },
             Self::Temporary { .. } | Self::AllFailed { .. } => false,

@@ -3,6 +3,7 @@
 //! Owns: finding rows near a vector and scoring documents by words, deterministically.
 //! Does not know: what a row or a document stands for, nor who may see it.
 
+mod cover;
 mod dense;
 mod exact;
 mod graph;
@@ -12,6 +13,7 @@ mod recall;
 #[cfg(test)]
 mod sample;
 
+pub use cover::CoverIndex;
 pub use dense::{DenseIndex, IndexError, Mode, Settings};
 pub use lexical::LexicalIndex;
 pub use recall::RecallWatch;

@@ -12,8 +12,8 @@ use crate::decision::{
     ClarifyOutcome, Decision, Degraded, DomainScore, NoToolReason, Outcome, PlannedCall, Stage, Timings, Trace, Widened,
 };
 use crate::embed::EmbedError;
-use crate::retrieve::{self, Basis, Strategy};
-use crate::types::{Candidate, Confidence, Deadline, Score, ToolId, Vector};
+use crate::retrieve::{self, Basis, Fusion, Ranked, Strategy};
+use crate::types::{Candidate, Confidence, Deadline, Score, ToolId};
 
 /// From this many tools on ranking is long enough to leave the threads that serve requests.
 const RANK_ELSEWHERE_FROM: usize = 500;
@@ -108,18 +108,15 @@ impl Router {
         work: &mut Work<'_>,
         timings: &mut Timings,
         top: usize,
-    ) -> Result<Vec<Candidate>, RouteError> {
+    ) -> Result<Ranked, RouteError> {
         let embedding = Instant::now();
-        let vector = self.embed(work).await?;
+        let embedded = self.embed(work).await?;
         timings.insert(Stage::Embed, embedding.elapsed());
         let ranking = Instant::now();
         let context = retrieve::context(work.catalog(), &work.query, work.history, &work.eligible);
         let (catalog, query, eligible) = (Arc::clone(work.catalog()), work.query.clone(), work.eligible.clone());
-        let basis = self.settings.retrieve.basis;
-        let rank = move || {
-            let vector = vector.as_ref().map(|(encoder, vector)| (encoder.as_str(), vector));
-            retrieve::rank(&catalog, &query, vector, &eligible, &context, basis, top)
-        };
+        let settings = self.settings.retrieve.clone();
+        let rank = move || retrieve::rank(&catalog, &query, embedded.as_ref(), &eligible, &context, &settings, top);
         let ranked = if work.catalog().tools.len() < RANK_ELSEWHERE_FROM {
             rank()
         } else {
@@ -131,9 +128,8 @@ impl Router {
         ranked.map_err(|error| RouteError::Internal(error.to_string()))
     }
 
-    /// The utterance's vector with its encoder's name; `None` when words alone decide, which the decision says
-    /// unless it was wanted.
-    pub(super) async fn embed(&self, work: &mut Work<'_>) -> Result<Option<(String, Vector)>, RouteError> {
+    /// The utterance's vectors; `None` when words alone decide, which the decision says unless it was wanted.
+    pub(super) async fn embed(&self, work: &mut Work<'_>) -> Result<Option<retrieve::Embedded>, RouteError> {
         if self.settings.retrieve.basis == Basis::Lexical {
             return Ok(None);
         }
@@ -141,12 +137,18 @@ impl Router {
             work.degraded.insert(Degraded::LexicalOnly);
             return Ok(None);
         };
-        match encoder.embed_query(&work.query.retrieval_text(), work.deadline).await {
+        let mut texts = vec![work.query.retrieval_text()];
+        texts.extend(work.query.clauses());
+        match encoder.embed_queries(&texts, work.deadline).await {
             Ok(embedded) => {
-                if embedded.truncated {
+                if embedded.iter().any(|embedded| embedded.truncated) {
                     work.degraded.insert(Degraded::TruncatedInput);
                 }
-                Ok(Some((encoder.name().to_owned(), embedded.vector)))
+                let mut vectors = embedded.into_iter().map(|embedded| embedded.vector);
+                let Some(whole) = vectors.next() else { return Ok(None) };
+                let fusion = self.fusion.get(encoder.name()).copied().unwrap_or(Fusion::UNTUNED);
+                let (encoder, clauses) = (encoder.name().to_owned(), vectors.collect());
+                Ok(Some(retrieve::Embedded { encoder, whole, clauses, fusion }))
             }
             Err(EmbedError::Overloaded) => Err(RouteError::Overloaded),
             Err(EmbedError::Deadline) => Err(RouteError::Deadline),

@@ -34,6 +34,7 @@ use crate::decision::log::DecisionLog;
 use crate::decision::redact::Salt;
 use crate::embed::Encoders;
 use crate::registry::{Quarantined, Registry};
+use crate::retrieve::{Fusion, FusionError};
 use crate::rules::Rules;
 use crate::store::Store;
 use crate::types::{Candidate, Problem, ToolId, Turn};
@@ -134,6 +135,8 @@ pub enum StartError {
     Log(#[from] crate::decision::log::LogError),
     #[error("llm settings cannot be used: {0}")]
     Llm(String),
+    #[error("model {encoder}: manifest.toml, [fusion]: {source}")]
+    Fusion { encoder: String, source: FusionError },
     /// A background task did not finish.
     #[error("interrupted")]
     Interrupted(#[from] tokio::task::JoinError),
@@ -164,6 +167,8 @@ pub struct Router {
     encoders: Arc<Encoders>,
     store: Arc<Store>,
     llm: Option<Llm>,
+    /// By encoder.
+    fusion: BTreeMap<String, Fusion>,
     cache: DecisionCache,
     pending: pending::PendingCalls,
     log: DecisionLog,

@@ -14,7 +14,7 @@ use crate::cache::{Key, KeyParts};
 use crate::catalog::{Catalog, Serving};
 use crate::decide;
 use crate::decision::{ClarifyOutcome, Decision, Degraded, Outcome, Stage, Timings, log};
-use crate::retrieve::{self, Eligible, Within};
+use crate::retrieve::{self, Eligible, Ranked, Within};
 use crate::rules::Rules;
 use crate::text::{self, Language, Query, TextError};
 use crate::tool::canonical_json;
@@ -103,8 +103,8 @@ impl Router {
     ) -> Result<Ranking, RouteError> {
         let mut work = self.begin(self.catalogs.load(), request, caller, deadline)?;
         let mut timings = Timings::new();
-        let candidates = self.prefilter(&mut work, &mut timings, top).await?;
-        let shortlist = retrieve::shortlist_len(&candidates, &self.settings.retrieve);
+        let Ranked { candidates, gap } = self.prefilter(&mut work, &mut timings, top).await?;
+        let shortlist = retrieve::shortlist_len(&candidates, gap, &self.settings.retrieve);
         Ok(Ranking { candidates, shortlist })
     }
 

@@ -1,5 +1,6 @@
 //! Loading everything once.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -17,6 +18,7 @@ use crate::decision::log::DecisionLog;
 use crate::decision::redact::Salt;
 use crate::embed::Encoders;
 use crate::registry::{self, Registry};
+use crate::retrieve::Fusion;
 use crate::rules::{self, RuleFile, Rules};
 use crate::store::Store;
 use crate::text;
@@ -42,6 +44,7 @@ impl Router {
         let (catalogs, _) = CatalogHandle::first(builder, registry, rules, progress).await?;
         report(&catalogs.load(), &settings);
         warm_up(&encoders).await?;
+        let fusion = fusion_weights(&encoders)?;
         Ok(Arc::new(Self {
             cache: DecisionCache::new(settings.cache.clone()),
             pending: PendingCalls::new(),
@@ -52,10 +55,25 @@ impl Router {
             encoders,
             store,
             llm,
+            fusion,
             log,
             salt,
         }))
     }
+}
+
+/// The weights of each encoder's signals; one that was never tuned has the usual ones.
+fn fusion_weights(encoders: &Encoders) -> Result<BTreeMap<String, Fusion>, StartError> {
+    let mut weights = BTreeMap::new();
+    for encoder in encoders.all() {
+        let name = encoder.name().to_owned();
+        match encoder.fusion().map(Fusion::from_named) {
+            Some(Ok(fusion)) => drop(weights.insert(name, fusion)),
+            Some(Err(source)) => return Err(StartError::Fusion { encoder: name, source }),
+            None => tracing::info!(encoder = name, "never tuned: the usual weights serve; see `pointsman tune`"),
+        }
+    }
+    Ok(weights)
 }
 
 /// Runs what is set up on first use, so that the first request is as fast as the hundredth.

@@ -26,6 +26,7 @@ fn settings() -> Settings {
             hand_on_all_up_to: 15,
             shortlist_min: 5,
             shortlist_max: 8,
+            coverage: Default::default(),
             basis: Default::default(),
             strategy: Default::default(),
         },

@@ -170,17 +170,11 @@ impl Router {
 
     /// The ranking of every eligible tool with its parts.
     async fn scored(&self, work: &mut Work<'_>) -> Result<Scored, RouteError> {
-        let vector = self.embed(work).await?;
-        let vector = vector.as_ref().map(|(encoder, vector)| (encoder.as_str(), vector));
+        let embedded = self.embed(work).await?;
         let context = retrieve::context(work.catalog(), &work.query, work.history, &work.eligible);
-        let scored = retrieve::score(
-            work.catalog(),
-            &work.query,
-            vector,
-            &work.eligible,
-            &context,
-            self.settings.retrieve.basis,
-        );
+        let settings = &self.settings.retrieve;
+        let scored =
+            retrieve::score(work.catalog(), &work.query, embedded.as_ref(), &work.eligible, &context, settings);
         scored.map_err(|error| RouteError::Internal(error.to_string()))
     }
 

@@ -43,6 +43,7 @@ pub fn explain(signals: &[SignalValues], weights: &Weights, position: usize) -> 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::retrieve::Fusion;
 
     fn sum(parts: &[Part]) -> f32 {
         parts.iter().map(|part| part.contribution).sum()
@@ -58,7 +59,8 @@ mod tests {
             signal(Signal::Named, [0.0, 0.0, 1.0, 0.0]),
             signal(Signal::History, [0.5, 0.0, 0.0, 0.0]),
         ];
-        let weights = Weights { dense_centroid: 0.35, dense_best: 0.35, lexical: 0.3, history: 1.0 };
+        let fusion = Fusion { dense_centroid: 0.35, dense_best: 0.35, lexical: 0.3, ..Fusion::UNTUNED };
+        let weights = fusion.weights(11);
         let fused = fuse(&signals, &weights, 4);
         for (position, score) in fused.iter().enumerate() {
             let parts = explain(&signals, &weights, position);

@@ -16,15 +16,15 @@ use std::collections::BTreeMap;
 
 pub use eligible::{Eligible, Narrowing, Obstacle, eligible, obstacles};
 pub use explain::{Part, explain};
-pub use fusion::{Weights, fuse};
+pub use fusion::{Coverage, Fusion, FusionError, Gaps, Weights, fuse, length};
 pub use history::{Context, context};
 pub use mount::{Mounted, Within, mount};
 pub use shortlist::{shortlist_len, stable_order};
-pub use signals::{SignalValues, signals};
+pub use signals::SignalValues;
 
 use crate::catalog::Catalog;
 use crate::index::IndexError;
-use crate::text::Query;
+use crate::text::{Query, terms};
 use crate::types::{Candidate, Score, Signal, Vector};
 
 /// How the signals are fused and how many candidates are handed on.
@@ -36,6 +36,8 @@ pub struct Settings {
     pub shortlist_min: usize,
     /// Most candidates above that.
     pub shortlist_max: usize,
+    /// How often the right tool is to be on the shortlist, as long as its length is between the two.
+    pub coverage: Coverage,
     pub basis: Basis,
     pub strategy: Strategy,
 }
@@ -55,9 +57,9 @@ pub enum Basis {
 impl Basis {
     fn admits(self, signal: Signal) -> bool {
         match signal {
-            Signal::DenseCentroid | Signal::DenseBest => self != Self::Lexical,
-            Signal::Lexical => self != Self::Dense,
-            Signal::Named | Signal::History => true,
+            Signal::DenseCentroid | Signal::DenseBest | Signal::Boundary => self != Self::Lexical,
+            Signal::Lexical | Signal::NameCover | Signal::PurposeCover => self != Self::Dense,
+            Signal::Named | Signal::History | Signal::Clause | Signal::Crowding => true,
         }
     }
 }
@@ -72,22 +74,39 @@ pub enum Strategy {
     Layered,
 }
 
-/// Ranks the eligible tools: best first, equal scores by tool id, at most `top`.
-///
-/// `vector` is the utterance's embedding with the name of its encoder; without one, words alone decide.
+/// An utterance as one encoder reads it, and how that encoder's signals are weighed.
+#[derive(Debug, Clone)]
+pub struct Embedded {
+    pub encoder: String,
+    pub whole: Vector,
+    /// One per clause of the query, or empty.
+    pub clauses: Vec<Vector>,
+    pub fusion: Fusion,
+}
+
+/// A ranking of the eligible tools.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Ranked {
+    /// Best first, equal scores by tool id.
+    pub candidates: Vec<Candidate>,
+    /// How far behind the best the right tool is at most, with the coverage that was asked for.
+    pub gap: f32,
+}
+
+/// Ranks the eligible tools, at most `top`. `embedded` is `None` when words alone decide.
 ///
 /// # Errors
-/// [`IndexError`] when the vector does not belong to the index.
+/// [`IndexError`] when a vector does not belong to the index.
 pub fn rank(
     catalog: &Catalog,
     query: &Query,
-    vector: Option<(&str, &Vector)>,
+    embedded: Option<&Embedded>,
     eligible: &Eligible,
     context: &Context,
-    basis: Basis,
+    settings: &Settings,
     top: usize,
-) -> Result<Vec<Candidate>, IndexError> {
-    let Scored { signals, fused, mut order, .. } = score(catalog, query, vector, eligible, context, basis)?;
+) -> Result<Ranked, IndexError> {
+    let Scored { signals, fused, mut order, gap, .. } = score(catalog, query, embedded, eligible, context, settings)?;
     let positions: Vec<usize> = eligible.positions().collect();
     order.truncate(top);
     let candidates = order.into_iter().map(|i| Candidate {
@@ -95,7 +114,7 @@ pub fn rank(
         score: fused[i],
         signals: signals.iter().map(|signal| (signal.kind, signal.values[i])).collect::<BTreeMap<_, _>>(),
     });
-    Ok(candidates.collect())
+    Ok(Ranked { candidates: candidates.collect(), gap })
 }
 
 /// A ranking with what it was made of. Every list but `order` is in the order of the eligible tools.
@@ -106,6 +125,8 @@ pub struct Scored {
     pub fused: Vec<Score>,
     /// Indices of the eligible tools, best first, equal scores by tool id.
     pub order: Vec<usize>,
+    /// As in [`Ranked`].
+    pub gap: f32,
 }
 
 /// Scores the eligible tools; see [`rank`].
@@ -115,21 +136,50 @@ pub struct Scored {
 pub fn score(
     catalog: &Catalog,
     query: &Query,
-    vector: Option<(&str, &Vector)>,
+    embedded: Option<&Embedded>,
     eligible: &Eligible,
     context: &Context,
-    basis: Basis,
+    settings: &Settings,
 ) -> Result<Scored, IndexError> {
-    let mut signals = signals(catalog, query, vector, eligible, context)?;
-    // Without a vector words are all there is.
-    signals.retain(|signal| vector.is_none() || basis.admits(signal.kind));
-    let weights = match vector {
-        Some((encoder, _)) => Weights::of_encoder(encoder, query),
-        None => Weights::lexical_only(),
+    let fusion = embedded.map_or(Fusion::WORDS, |embedded| embedded.fusion);
+    let of_text = |text: &str, vector: Option<&Vector>| {
+        let vector = embedded.and_then(|embedded| Some((embedded.encoder.as_str(), vector?)));
+        let mut found = signals::of_text(catalog, text, vector, eligible)?;
+        // Without a vector words are all there is.
+        found.retain(|signal| embedded.is_none() || settings.basis.admits(signal.kind));
+        let weights = fusion.weights(terms(text).len());
+        Ok::<_, IndexError>((found, weights))
     };
-    let fused = fuse(&signals, &weights, eligible.len());
+    let (mut signals, mut weights) = of_text(&query.retrieval_text(), embedded.map(|embedded| &embedded.whole))?;
+    let clauses = query.clauses();
+    if !clauses.is_empty() && fusion.clause > 0.0 {
+        let mut best: Vec<f32> = vec![f32::MIN; eligible.len()];
+        for (nth, clause) in clauses.iter().enumerate() {
+            let (found, weights) = of_text(clause, embedded.and_then(|embedded| embedded.clauses.get(nth)))?;
+            let scores = fuse(&found, &weights, eligible.len());
+            let top = scores.iter().map(|score| score.get()).fold(0.0, f32::max);
+            if top > 0.0 {
+                best.iter_mut().zip(&scores).for_each(|(best, score)| *best = best.max(score.get() / top));
+            }
+        }
+        if best.iter().all(|value| *value > f32::MIN) {
+            let top = fuse(&signals, &weights, eligible.len()).iter().map(|score| score.get()).fold(0.0, f32::max);
+            weights = weights.with_clauses(fusion.clause, top);
+            signals.push(SignalValues { kind: Signal::Clause, values: best });
+        }
+    }
+    signals.extend(signals::beside(catalog, query, eligible, context));
+    let mut fused = fuse(&signals, &weights, eligible.len());
+    if let Some(embedded) = embedded.filter(|_| fusion.crowding > 0.0) {
+        let positions: Vec<usize> = eligible.positions().collect();
+        let scores: Vec<f32> = fused.iter().map(|score| score.get()).collect();
+        if let Some(crowding) = signals::crowding(catalog, embedded, &positions, &scores, weights.crowding) {
+            signals.push(crowding);
+            fused = fuse(&signals, &weights, eligible.len());
+        }
+    }
     let mut order: Vec<usize> = (0..eligible.len()).collect();
     // Positions are in id order, so the index itself breaks ties by id.
     order.sort_by(|&a, &b| fused[a].descending(fused[b]).then(a.cmp(&b)));
-    Ok(Scored { signals, weights, fused, order })
+    Ok(Scored { signals, weights, fused, order, gap: fusion.gap.of(settings.coverage) })
 }

@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 
 use super::shortlist::shortlist_len;
-use super::{Eligible, Settings, Strategy};
+use super::{Eligible, Ranked, Settings, Strategy};
 use crate::catalog::Catalog;
 use crate::decision::{DomainScore, Widened};
 use crate::types::{Candidate, Score, Signal};
@@ -39,9 +39,11 @@ const MOST_DOMAINS: usize = 3;
 /// A tool this far behind the best of all, in fused score, is not in the race.
 const IN_THE_RACE: f32 = 2.5;
 
-/// Chooses from `ranking`, which is best first and holds every eligible tool if `within` is given or domains are
+/// Chooses from `ranked`, which is best first and holds every eligible tool if `within` is given or domains are
 /// chosen first.
-pub fn mount(catalog: &Catalog, ranking: Vec<Candidate>, within: Option<&Within>, settings: &Settings) -> Mounted {
+pub fn mount(catalog: &Catalog, ranked: Ranked, within: Option<&Within>, settings: &Settings) -> Mounted {
+    let Ranked { candidates: ranking, gap } = ranked;
+    let shortlist = |ranking| shortlist(ranking, gap, settings);
     let few = ranking.len() <= settings.hand_on_all_up_to;
     let (domains, inner, widen) = match within {
         Some(within) => {
@@ -57,7 +59,7 @@ pub fn mount(catalog: &Catalog, ranking: Vec<Candidate>, within: Option<&Within>
             (domains, inner, true)
         }
         None => {
-            let candidates = shortlist(ranking, settings);
+            let candidates = shortlist(ranking);
             return Mounted { candidates, domains: Vec::new(), widened: None, beyond: None };
         }
     };
@@ -66,18 +68,18 @@ pub fn mount(catalog: &Catalog, ranking: Vec<Candidate>, within: Option<&Within>
         (None, _) | (_, None) => false,
     };
     if !widen {
-        return Mounted { candidates: shortlist(inner, settings), domains, widened: None, beyond: None };
+        return Mounted { candidates: shortlist(inner), domains, widened: None, beyond: None };
     }
     if !in_the_race(&inner) {
-        let candidates = shortlist(ranking, settings);
+        let candidates = shortlist(ranking);
         return Mounted { candidates, domains, widened: Some(Widened::NothingClose), beyond: None };
     }
-    let candidates = shortlist(inner, settings);
-    Mounted { candidates, domains, widened: None, beyond: Some(shortlist(ranking, settings)) }
+    let candidates = shortlist(inner);
+    Mounted { candidates, domains, widened: None, beyond: Some(shortlist(ranking)) }
 }
 
-fn shortlist(mut ranking: Vec<Candidate>, settings: &Settings) -> Vec<Candidate> {
-    ranking.truncate(shortlist_len(&ranking, settings));
+fn shortlist(mut ranking: Vec<Candidate>, gap: f32, settings: &Settings) -> Vec<Candidate> {
+    ranking.truncate(shortlist_len(&ranking, gap, settings));
     ranking
 }
 

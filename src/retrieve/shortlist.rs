@@ -6,25 +6,19 @@ use crate::types::{Candidate, Signal};
 
 /// Length of the shortlist, counted from the top of `ranking` (best first, every eligible tool).
 ///
-/// Few eligible tools are all handed on. Above that: at least `shortlist_min`, more while the scores stay close to the
-/// last one taken, at most `shortlist_max`; tools that the utterance names rank first and always have a place.
-pub fn shortlist_len(ranking: &[Candidate], settings: &Settings) -> usize {
+/// Few eligible tools are all handed on. Above that: at least `shortlist_min`, more while the scores stay within `gap`
+/// of the best, at most `shortlist_max`; tools that the utterance names rank first and always have a place.
+pub fn shortlist_len(ranking: &[Candidate], gap: f32, settings: &Settings) -> usize {
     if ranking.len() <= settings.hand_on_all_up_to {
         return ranking.len();
     }
     let named = ranking.iter().take_while(|candidate| is_named(candidate)).count();
     let mut len = settings.shortlist_min.min(ranking.len());
-    while len < settings.shortlist_max.min(ranking.len()) && is_close(ranking, len) {
+    let is_close = |next: usize| ranking[0].score.get() - ranking[next].score.get() <= gap;
+    while len < settings.shortlist_max.min(ranking.len()) && is_close(len) {
         len += 1;
     }
     len.max(named)
-}
-
-/// Fused scores are sums of standardised values; beyond this distance from the best a tool is not in the race.
-const CLOSE: f32 = 2.5;
-
-fn is_close(ranking: &[Candidate], next: usize) -> bool {
-    ranking[0].score.get() - ranking[next].score.get() < CLOSE
 }
 
 fn is_named(candidate: &Candidate) -> bool {

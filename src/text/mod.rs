@@ -1,13 +1,15 @@
 //! From an utterance to a checked [`Query`]: cleaned text, language, slots, words.
 //!
-//! Owns: normalising, language by script, slot masking, tokenising for the lexical index.
+//! Owns: normalising, language by script, slot masking, clauses, tokenising for the lexical index.
 //! Does not know: tools, schemas, or what a slot will be used for.
 
+pub mod clauses;
 pub mod language;
 pub mod normalise;
 pub mod slots;
 pub mod tokens;
 
+pub use clauses::clauses;
 pub use language::Language;
 pub use normalise::{Query, TextError, normalise, to_nfkc};
 pub use slots::{Slot, SlotKind};

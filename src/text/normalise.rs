@@ -2,6 +2,7 @@
 
 use unicode_normalization::UnicodeNormalization;
 
+use super::clauses::clauses;
 use super::language::Language;
 use super::slots::{Slot, find_slots};
 
@@ -43,6 +44,11 @@ impl Query {
         });
         let collapsed = collapse_blanks(&stripped);
         if collapsed.chars().any(char::is_alphanumeric) { collapsed } else { self.text.clone() }
+    }
+
+    /// The single wishes of the retrieval text; empty when it is one.
+    pub fn clauses(&self) -> Vec<String> {
+        clauses(&self.retrieval_text())
     }
 
     fn replace_slots(&self, mut with: impl FnMut(&Slot) -> String) -> String {

@@ -10,12 +10,22 @@ use super::{Score, ToolId};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Signal {
-    /// Cosine to the centroid of the tool's positive texts.
+    /// Cosine to the centroid of the tool's positive texts, seen from the middle of the catalog.
     DenseCentroid,
-    /// Cosine to the closest single positive text.
+    /// Cosine to the closest single positive text, likewise.
     DenseBest,
     /// BM25 over the tool's words.
     Lexical,
+    /// Share of the name's words that the utterance says.
+    NameCover,
+    /// Share of the words of name and purpose that the utterance says.
+    PurposeCover,
+    /// Cosine to the closest case in which another card sends the reader here.
+    Boundary,
+    /// Fused score for the single wish of the utterance that fits best, as a part of that wish's best score.
+    Clause,
+    /// How many tools ranked before it are nearly the same.
+    Crowding,
     /// The tool's name stands in the utterance.
     Named,
     /// The tool, or one that requires it, took part in the last turns.
@@ -28,6 +38,11 @@ impl Signal {
             Self::DenseCentroid => "dense_centroid",
             Self::DenseBest => "dense_best",
             Self::Lexical => "lexical",
+            Self::NameCover => "name_cover",
+            Self::PurposeCover => "purpose_cover",
+            Self::Boundary => "boundary",
+            Self::Clause => "clause",
+            Self::Crowding => "crowding",
             Self::Named => "named",
             Self::History => "history",
         }
