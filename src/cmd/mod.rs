@@ -8,6 +8,7 @@ mod render;
 
 mod config;
 mod eval;
+mod report;
 mod route;
 mod serve;
 
@@ -43,8 +44,10 @@ enum Command {
     Serve(serve::Args),
     /// Route one utterance, in process or by a running server
     Route(route::Args),
-    /// Score a labelled set, as docs/EVALUATION.md describes
+    /// Score a labelled set, as docs/SCORING.md describes
     Eval(eval::Args),
+    /// Score every labelled set below a folder and write a document with the figures
+    Report(report::Args),
     /// Check or print the effective configuration
     Config(config::Args),
 }
@@ -55,6 +58,7 @@ pub fn run() -> ExitCode {
         Command::Serve(args) => serve::run(args),
         Command::Route(args) => route::run(args),
         Command::Eval(args) => eval::run(args),
+        Command::Report(args) => report::run(args),
         Command::Config(args) => config::run(args),
     };
     match result {
