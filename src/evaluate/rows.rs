@@ -11,7 +11,7 @@ use serde::{Deserialize, Deserializer};
 use serde_json::{Map, Value};
 
 use super::EvalError;
-use crate::text::Language;
+use crate::text::{Language, to_nfkc};
 use crate::types::{Role, Turn};
 
 /// Longest line that is read, in bytes.
@@ -218,7 +218,7 @@ impl RawRow {
         };
         let missing = self.missing.iter().chain(&self.missing_args).map(|name| name.trim().to_owned());
         let groups = Groups {
-            language: self.lang.unwrap_or_else(|| Language::detect(&self.query).as_str().to_owned()),
+            language: self.lang.unwrap_or_else(|| Language::detect(&to_nfkc(&self.query)).as_str().to_owned()),
             kind: self.kind.clone().unwrap_or_else(|| "single".into()),
             subset: self.subset,
         };

@@ -8,7 +8,8 @@ use std::path::{Path, PathBuf};
 use pointsman::evaluate::{Options, Stage, evaluate};
 use serde_json::Value;
 
-use crate::source::root;
+use crate::source::{read, root};
+use crate::support::cli::{WORDS_ALONE, run};
 use crate::support::shop::settings;
 
 /// Set (all share one registry), floors of recall at 5 and of the mean reciprocal rank.
@@ -83,4 +84,57 @@ async fn score(registry: &Path, queries: PathBuf, stage: Stage) -> Value {
 #[track_caller]
 fn number(report: &Value, path: &str) -> f64 {
     report.pointer(path).and_then(Value::as_f64).unwrap_or_else(|| panic!("no figure at {path}"))
+}
+
+#[test]
+fn a_report_is_written_and_kept_figures_are_not_scored_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = |path: &str| folder.path().join(path);
+    std::fs::create_dir_all(at("sets/商店")).unwrap();
+    std::fs::write(
+        at("sets/商店/tools.jsonl"),
+        "{\"name\":\"track_parcel\",\"description\":\"Track a parcel 查快递\"}\n{\"name\":\"refund\",\"description\":\"退款\"}\n",
+    )
+    .unwrap();
+    std::fs::write(
+        at("sets/商店/queries.jsonl"),
+        "{\"query\":\"查快递\",\"gold\":[\"track_parcel\"]}\n{\"query\":\"refund ｍｅ\",\"gold\":[\"refund\"]}\n",
+    )
+    .unwrap();
+    let paths = ["sets", "kept", "out/EVALUATION.md"].map(|path| at(path).display().to_string());
+    let files = ["docs/eval/plan.toml", "docs/eval/published.toml"];
+    let report = |more: &[&str]| {
+        let fixed = ["report", "--sets", &paths[0], "--keep", &paths[1], "--out", &paths[2]];
+        let about = ["--plan", files[0], "--published", files[1]];
+        let (code, out, err) = run(&[&fixed[..], &about[..], &WORDS_ALONE[..], more].concat());
+        let scored = err.lines().filter(|line| line.starts_with("商店")).map(str::to_owned).collect::<Vec<_>>();
+        (code, out, scored, err)
+    };
+    let (code, out, scored, _) = report(&[]);
+    assert_eq!(
+        (code, out.as_str(), scored.as_slice()),
+        (0, "", &["商店 prefilter".to_owned(), "商店 route".into()][..])
+    );
+    let first = read(&at("out/EVALUATION.md"));
+    assert!(
+        first.contains("`pointsman report --sets SETS`") && first.contains("| 商店 | en, zh | 2 | 2 | **100.0"),
+        "{first}"
+    );
+    assert!(!first.contains(&paths[0]), "the document names a folder of this machine:\n{first}");
+
+    // Cut off after the first run: the other one is scored, the first is not, and the document is the same again.
+    let kept = at("kept/商店.json");
+    let mut figures: Value = serde_json::from_str(&read(&kept)).unwrap();
+    figures["runs"].as_object_mut().unwrap().remove("route");
+    std::fs::write(&kept, figures.to_string()).unwrap();
+    assert_eq!(report(&[]).2, ["商店 route"]);
+    assert_eq!(report(&[]).2, [""; 0]);
+    let (before, after) = (first, read(&at("out/EVALUATION.md")));
+    let timeless = |text: &str| text.split_once("## Latency").unwrap().0.to_owned();
+    assert_eq!(timeless(&before), timeless(&after));
+
+    assert_eq!(report(&["--limit", "1"]).2, ["商店 prefilter", "商店 route"]);
+    let (code, _, _, said) = report(&["--only", "nowhere"]);
+    assert_eq!(code, 2);
+    assert!(said.contains("no labelled set `nowhere`"), "{said}");
 }
