@@ -11,7 +11,10 @@ CARGO ?= cargo
 DEMO := target/release/examples/demo
 PROGRAM := --bin pointsman --example demo
 
-.PHONY: help setup build demo test check lint doc bench bench-build deny clean-runtime
+EVAL_DATA ?= ../shared/data
+EVAL = target/release/pointsman report --plan docs/eval/plan.toml --published docs/eval/published.toml $(EVAL_FLAGS)
+
+.PHONY: help setup build demo eval test check lint doc bench bench-build deny clean-runtime
 
 help: ## List the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{ printf "  %-14s %s\n", $$1, $$2 }'
@@ -24,6 +27,14 @@ build: ## Build the program in release: target/release/pointsman
 
 demo: setup build ## Start a server with sample tools, route ten utterances, print a table
 	$(DEMO)
+
+# Interrupted, it goes on where it stopped. The samples' page does not overwrite the one about whole sets.
+eval: setup build ## Score the labelled sets in EVAL_DATA, else the samples; EVAL_FLAGS="--limit 50" draws rows
+	@if [ -d "$(EVAL_DATA)" ]; then \
+	    set -x; $(EVAL) --made-by "make eval" --sets "$(EVAL_DATA)" --out docs/EVALUATION.md; \
+	else \
+	    set -x; $(EVAL) --made-by "make eval" --sets examples/eval --keep target/eval/samples --out target/eval/EVALUATION.md; \
+	fi
 
 # The documentation's examples come first: the last lines are then the test runner's summary.
 test: setup ## Run all tests (cargo-nextest where it is installed)

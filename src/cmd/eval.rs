@@ -11,7 +11,7 @@ use super::failure::Failure;
 use super::options::Options;
 use super::{block_on, logging};
 
-/// Score a labelled set, as docs/EVALUATION.md describes.
+/// Score a labelled set, as docs/SCORING.md describes.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     #[command(flatten)]
@@ -31,6 +31,12 @@ pub struct Args {
     /// Labelled utterances to take the examples from; they are not scored.
     #[arg(long, value_name = "FILE", requires = "examples")]
     pub examples_from: Option<PathBuf>,
+    /// Set plain BM25, dense alone and reciprocal-rank fusion beside the router's ranking.
+    #[arg(long)]
+    pub baselines: bool,
+    /// Ask each row that has a right tool a second time without that tool; then none fits.
+    #[arg(long)]
+    pub hide_answers: bool,
     /// Score N rows, drawn without replacement.
     #[arg(long, value_name = "N")]
     pub limit: Option<NonZeroUsize>,
@@ -79,6 +85,8 @@ pub fn run(args: Args) -> Result<(), Failure> {
         },
         candidates: args.candidates,
         examples: args.examples.map(NonZeroUsize::get).zip(args.examples_from),
+        baselines: args.baselines,
+        hide_answers: args.hide_answers,
         limit: args.limit.map(NonZeroUsize::get),
         seed: args.seed,
         confusions: args.confusions,
@@ -98,13 +106,13 @@ pub fn run(args: Args) -> Result<(), Failure> {
 }
 
 /// On standard error, and only if that is a terminal.
-fn progress_bar() -> ProgressBar {
-    let style =
-        ProgressStyle::with_template("{msg:>9} {wide_bar} {pos}/{len} {eta}").unwrap_or(ProgressStyle::default_bar());
+pub(super) fn progress_bar() -> ProgressBar {
+    let style = ProgressStyle::with_template("{prefix} {msg:>9} {wide_bar} {pos}/{len} {eta}")
+        .unwrap_or(ProgressStyle::default_bar());
     ProgressBar::new(0).with_style(style)
 }
 
-fn show(bar: &ProgressBar, progress: Progress) {
+pub(super) fn show(bar: &ProgressBar, progress: Progress) {
     let (message, done, total) = match progress {
         Progress::Embedding { done, total } => ("embedding", done, total),
         Progress::Scoring { done, total } => ("scoring", done, total),

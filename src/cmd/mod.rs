@@ -8,6 +8,7 @@ mod render;
 
 mod config;
 mod eval;
+mod report;
 mod route;
 mod serve;
 mod why;
@@ -46,8 +47,10 @@ enum Command {
     Route(route::Args),
     /// Explain at which stage a tool dropped out for an utterance
     Why(why::Args),
-    /// Score a labelled set, as docs/EVALUATION.md describes
+    /// Score a labelled set, as docs/SCORING.md describes
     Eval(eval::Args),
+    /// Score every labelled set below a folder and write a document with the figures
+    Report(report::Args),
     /// Check or print the effective configuration
     Config(config::Args),
 }
@@ -59,6 +62,7 @@ pub fn run() -> ExitCode {
         Command::Route(args) => route::run(args),
         Command::Why(args) => why::run(args),
         Command::Eval(args) => eval::run(args),
+        Command::Report(args) => report::run(args),
         Command::Config(args) => config::run(args),
     };
     match result {

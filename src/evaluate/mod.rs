@@ -1,29 +1,37 @@
 //! Scores a labelled set through the same pipeline that serves.
 //!
-//! Owns: reading sets, which rows count, every scoring rule of `docs/EVALUATION.md`, figures with intervals.
+//! Owns: reading sets, which rows count, every scoring rule of `docs/SCORING.md`, figures with intervals,
+//! whole folders of sets and the document about them.
 //! Does not know: flags, exit codes, terminals; how the router ranks or decides.
 
 mod rows;
 
+mod baselines;
 mod calibration;
 mod confusions;
+mod document;
 mod interval;
 mod latency;
 mod plan;
+mod published;
 mod report;
 mod run;
 mod sample;
 mod score_args;
 mod score_prefilter;
 mod score_route;
+mod suite;
 mod tools;
 mod variants;
 
 pub use calibration::Bin;
 pub use confusions::{Confusions, Did, Pair, Sentence};
+pub use document::{About, document};
 pub use interval::Figure;
 pub use latency::Latency;
+pub use published::Published;
 pub use report::Report;
+pub use suite::{Plan as SuitePlan, Run, SetFigures, Suite, SuiteError, read_toml, score_suite, write_whole};
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -31,6 +39,7 @@ use std::path::PathBuf;
 use crate::decision::log::Target;
 use crate::pipeline::{Router, Settings, StartError};
 use crate::registry::Registry;
+use baselines::Baselines;
 use plan::{Examples, LeftOutCounts, Plan, Selection};
 use rows::Row;
 use run::{Runner, Served};
@@ -62,6 +71,10 @@ pub struct Options {
     pub candidates: bool,
     /// The first so many rows per tool of a file become example utterances.
     pub examples: Option<(usize, PathBuf)>,
+    /// Score plain BM25, dense alone and rank fusion as well, over the same tools and vectors.
+    pub baselines: bool,
+    /// Ask each row that has a right tool a second time without it: the answer is then that no tool fits.
+    pub hide_answers: bool,
     /// Score so many rows, drawn without replacement.
     pub limit: Option<usize>,
     pub seed: u64,
@@ -129,7 +142,12 @@ pub async fn evaluate(
     mut settings: Settings,
     progress: &(dyn Fn(Progress) + Sync),
 ) -> Result<Report, EvalError> {
-    let Prepared { plan, examples, variants } = prepare(options, &settings.registries)?;
+    let Prepared { mut plan, examples, variants } = prepare(options, &settings.registries)?;
+    if options.hide_answers && options.stage == Stage::Route {
+        let twins: Vec<Row> =
+            plan.rows.iter().filter(|row| !row.gold.is_empty()).map(Row::with_answer_hidden).collect();
+        plan.rows.extend(twins);
+    }
     settings.registries.extend(variants.registry());
     settings.extra_examples = examples.by_tool;
     // A labelled set is scored against the given files alone.
@@ -143,9 +161,17 @@ pub async fn evaluate(
     let mut notices = about(&plan.rows, &tools, options);
     notices.extend(about_registry(&registry));
 
+    let baselines = options.baselines.then(|| Baselines::new(&registry));
+
     let total = plan.rows.len();
     let subject = Served { router, budget };
-    let runner = Runner { subject: &subject, tools: &tools, stage: options.stage, candidates: options.candidates };
+    let runner = Runner {
+        subject: &subject,
+        tools: &tools,
+        stage: options.stage,
+        candidates: options.candidates,
+        baselines: baselines.as_ref(),
+    };
     let scored = runner.run(&plan.rows, &|done| progress(Progress::Scoring { done, total })).await;
     subject.router.shutdown().await;
 

@@ -2,21 +2,30 @@
 //!
 //! Owns: which rows enter which figure and the shape of the output. Every figure carries its interval and its rows;
 //! the path of a figure (`recall.5`) is its place in the JSON, its place under `intervals` and its line in the table.
+//! A group of rows has the same figures under `by.language.zh`, a baseline those of a ranking under `baselines.bm25`.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 
 use serde_json::{Map, Value, json};
 
 use super::Stage;
+use super::baselines::Method;
 use super::calibration::{Bin, calibration};
 use super::confusions::Confusions;
 use super::interval::Figure;
 use super::latency::Latency;
 use super::plan::{LeftOut, LeftOutCounts};
+use super::rows::Groups;
 use super::run::{RowScore, Scored};
 use super::score_prefilter::{CUTS, PrefilterScore};
 use super::score_route::{RouteScore, Verdict};
+
+/// Figures by path, in the order of the table.
+pub type Figures = Vec<(String, Figure)>;
+
+/// Groups of one kind beyond which none is reported: a field that is different in every row groups nothing.
+const MAX_GROUPS: usize = 40;
 
 /// The result of one run.
 #[derive(Debug, Clone, PartialEq)]
@@ -24,10 +33,14 @@ pub struct Report {
     pub stage: Stage,
     /// Rows scored.
     pub queries: usize,
+    /// Rows scored, by language.
+    pub languages: BTreeMap<String, usize>,
     /// Tools served from the registry.
     pub tools: usize,
     /// By path, in the order of the table.
-    pub figures: Vec<(String, Figure)>,
+    pub figures: Figures,
+    /// By path, such as `by.kind.typo`; ways of grouping that put all rows into one group are left out.
+    pub groups: Vec<(String, Figures)>,
     pub latency: Latency,
     /// Reliability table; empty at the prefilter stage.
     pub reliability: Vec<Bin>,
@@ -53,18 +66,21 @@ impl Report {
             *left_out.entry(LeftOut::VariantNotServed).or_default() += scored.variant_missing;
         }
         notices.extend(happened(&scored));
-        let mut figures = prefilter_figures(&scored.rows);
-        let mut reliability = Vec::new();
-        if stage == Stage::Route {
-            reliability = route_figures(&scored.rows, &mut figures);
+        let (figures, reliability) = figures(stage, &scored.rows.iter().collect::<Vec<_>>());
+        let groups = groups(stage, &scored.rows);
+        let mut languages = BTreeMap::new();
+        for row in &scored.rows {
+            *languages.entry(row.groups.language.clone()).or_default() += 1;
         }
         let judged = scored.rows.iter().filter(|row| row.route.is_some()).count();
         let wrong = std::mem::take(&mut scored.wrong);
         Self {
             stage,
             queries: scored.rows.len(),
+            languages,
             tools,
             figures,
+            groups,
             latency: Latency::of(scored.latencies),
             reliability,
             rows_left_out: left_out.into_iter().map(|(reason, rows)| (reason.as_str(), rows)).collect(),
@@ -81,6 +97,7 @@ impl Report {
         let mut root = json!({
             "stage": self.stage.as_str(),
             "queries": self.queries,
+            "languages": self.languages,
             "tools": self.tools,
             "latency_ms": self.latency,
             "rows_left_out": self.rows_left_out,
@@ -88,10 +105,14 @@ impl Report {
             "notices": self.notices,
         });
         let (mut intervals, mut rows) = (json!({}), json!({}));
-        for (path, figure) in &self.figures {
-            place(&mut root, path, json!(figure.value));
-            place(&mut intervals, path, json!(figure.interval));
-            place(&mut rows, path, json!(figure.rows));
+        let grouped = self
+            .groups
+            .iter()
+            .flat_map(|(group, figures)| figures.iter().map(move |(path, figure)| (format!("{group}.{path}"), figure)));
+        for (path, figure) in self.figures.iter().map(|(path, figure)| (path.clone(), figure)).chain(grouped) {
+            place(&mut root, &path, json!(figure.value));
+            place(&mut intervals, &path, json!(figure.interval));
+            place(&mut rows, &path, json!(figure.rows));
         }
         place(&mut root, "intervals", intervals);
         place(&mut root, "rows", rows);
@@ -114,14 +135,18 @@ impl Report {
 
     fn write_text(&self, out: &mut String) -> std::fmt::Result {
         writeln!(out, "stage {}   queries {}   tools {}\n", self.stage.as_str(), self.queries, self.tools)?;
-        writeln!(out, "{:<28}{:>8}  {:>16}{:>8}", "figure", "value", "95 % interval", "rows")?;
-        for (path, figure) in &self.figures {
+        let methods: Vec<&str> = self.methods().map(Method::as_str).collect();
+        let columns: String = methods.iter().map(|method| format!("{method:>8}")).collect();
+        writeln!(out, "{:<28}{:>8}  {:>16}{:>8}{columns}", "figure", "value", "95 % interval", "rows")?;
+        for (path, figure) in self.figures.iter().filter(|(path, _)| !path.starts_with(BASELINES)) {
             let show = |value: f64| shown(path, value);
             let value = figure.value.map_or_else(|| "-".into(), show);
             let interval =
                 figure.interval.map_or_else(|| "-".into(), |(low, high)| format!("{} to {}", show(low), show(high)));
-            writeln!(out, "{:<28}{value:>8}  {interval:>16}{:>8}", path.replace('.', " "), figure.rows)?;
+            let others: String = methods.iter().map(|method| self.baseline(method, path)).collect();
+            writeln!(out, "{:<28}{value:>8}  {interval:>16}{:>8}{others}", path.replace('.', " "), figure.rows)?;
         }
+        self.write_groups(out)?;
         let ms = |time: Option<f64>| time.map_or_else(|| "-".into(), |ms| format!("{ms:.1}"));
         let Latency { p50, p95, p99 } = self.latency;
         writeln!(out, "\nlatency ms   p50 {}   p95 {}   p99 {}", ms(p50), ms(p95), ms(p99))?;
@@ -139,6 +164,42 @@ impl Report {
         }
         for notice in &self.notices {
             writeln!(out, "note: {notice}")?;
+        }
+        Ok(())
+    }
+
+    /// Baselines that were asked for.
+    fn methods(&self) -> impl Iterator<Item = Method> + '_ {
+        let is_there = |method: &Method| {
+            let prefix = format!("{BASELINES}{}.", method.as_str());
+            self.figures.iter().any(|(path, _)| path.starts_with(&prefix))
+        };
+        Method::ALL.into_iter().filter(is_there)
+    }
+
+    /// A cell of the table; empty where the baseline has no such figure.
+    fn baseline(&self, method: &str, path: &str) -> String {
+        let wanted = format!("{BASELINES}{method}.{path}");
+        let found = self.figures.iter().find(|(path, _)| *path == wanted).and_then(|(_, figure)| figure.value);
+        format!("{:>8}", found.map(|value| shown(path, value)).unwrap_or_default())
+    }
+
+    fn write_groups(&self, out: &mut String) -> std::fmt::Result {
+        const COLUMNS: [&str; 5] = ["recall.1", "recall.5", "mrr", "top1", "arguments_exact"];
+        for (at, (group, figures)) in self.groups.iter().enumerate() {
+            if at == 0 {
+                let columns: String = COLUMNS.iter().map(|path| format!("{:>17}", path.replace('.', " "))).collect();
+                writeln!(out, "\n{:<28}{columns}", "group")?;
+            }
+            let cell = |wanted: &&str| {
+                let figure = figures.iter().find(|(path, _)| path == wanted).map(|(_, figure)| figure);
+                let value = figure.and_then(|figure| Some((figure.value?, figure.rows)));
+                let text =
+                    value.map_or_else(|| "-".into(), |(value, rows)| format!("{} ({rows})", shown(wanted, value)));
+                format!("{text:>17}")
+            };
+            let cells: String = COLUMNS.iter().map(cell).collect();
+            writeln!(out, "{:<28}{cells}", group.trim_start_matches("by.").replace('.', " "))?;
         }
         Ok(())
     }
@@ -193,24 +254,64 @@ fn happened(scored: &Scored) -> Vec<String> {
     notices
 }
 
-fn prefilter_figures(rows: &[RowScore]) -> Vec<(String, Figure)> {
-    let all: Vec<&PrefilterScore> = rows.iter().filter_map(|row| row.prefilter.as_ref()).collect();
+/// Where the figures of baselines stand.
+const BASELINES: &str = "baselines.";
+
+/// Every figure of some rows, and the reliability table.
+fn figures(stage: Stage, rows: &[&RowScore]) -> (Figures, Vec<Bin>) {
+    let ours: Vec<&PrefilterScore> = rows.iter().filter_map(|row| row.prefilter.as_ref()).collect();
+    let mut figures = recall_figures(&ours);
+    let mean = |of: fn(&PrefilterScore) -> f64| Figure::mean(ours.iter().map(|score| of(score)));
+    figures.push(("shortlist.mean_size".into(), mean(|score| score.shortlist_size as f64)));
+    figures.push(("shortlist.hit_rate".into(), mean(|score| score.shortlist_hit)));
+    let bins = if stage == Stage::Route { route_figures(rows, &mut figures) } else { Vec::new() };
+    for (at, method) in Method::ALL.into_iter().enumerate() {
+        let scores: Vec<&PrefilterScore> = rows.iter().filter_map(|row| row.baselines.get(at)).collect();
+        if !scores.is_empty() {
+            let named = |(path, figure)| (format!("{BASELINES}{}.{path}", method.as_str()), figure);
+            figures.extend(recall_figures(&scores).into_iter().map(named));
+        }
+    }
+    (figures, bins)
+}
+
+/// The figures of a ranking.
+fn recall_figures(all: &[&PrefilterScore]) -> Figures {
     let first_turns: Vec<&PrefilterScore> = all.iter().copied().filter(|score| !score.has_history).collect();
     let mut figures = Vec::new();
-    for (name, scores) in [("recall", &all), ("recall_without_history", &first_turns)] {
+    for (name, scores) in [("recall", all), ("recall_without_history", &first_turns)] {
         for (at, k) in CUTS.iter().enumerate() {
             figures.push((format!("{name}.{k}"), Figure::mean(scores.iter().map(|score| score.recall[at]))));
         }
     }
-    let mean = |of: fn(&PrefilterScore) -> f64| Figure::mean(all.iter().map(|score| of(score)));
-    figures.push(("mrr".into(), mean(|score| score.reciprocal_rank)));
-    figures.push(("shortlist.mean_size".into(), mean(|score| score.shortlist_size as f64)));
-    figures.push(("shortlist.hit_rate".into(), mean(|score| score.shortlist_hit)));
+    figures.push(("mrr".into(), Figure::mean(all.iter().map(|score| score.reciprocal_rank))));
     figures
 }
 
+/// The figures of each language, kind and subset.
+fn groups(stage: Stage, rows: &[RowScore]) -> Vec<(String, Figures)> {
+    type Of = fn(&Groups) -> Option<&str>;
+    let ways: [(&str, Of); 3] = [
+        ("language", |groups| Some(&groups.language)),
+        ("kind", |groups| Some(&groups.kind)),
+        ("subset", |groups| groups.subset.as_deref()),
+    ];
+    let mut found = Vec::new();
+    for (way, of) in ways {
+        let names: BTreeSet<&str> = rows.iter().filter_map(|row| of(&row.groups)).collect();
+        if (2..=MAX_GROUPS).contains(&names.len()) {
+            for name in names {
+                let members: Vec<&RowScore> = rows.iter().filter(|row| of(&row.groups) == Some(name)).collect();
+                // A dot would be a step of the path.
+                found.push((format!("by.{way}.{}", name.replace('.', "_")), figures(stage, &members).0));
+            }
+        }
+    }
+    found
+}
+
 /// Adds the figures of whole answers and returns the reliability table.
-fn route_figures(rows: &[RowScore], figures: &mut Vec<(String, Figure)>) -> Vec<Bin> {
+fn route_figures(rows: &[&RowScore], figures: &mut Figures) -> Vec<Bin> {
     let scores: Vec<&RouteScore> = rows.iter().filter_map(|row| row.route.as_ref()).collect();
     let share = |of: fn(&RouteScore) -> Option<bool>| {
         Figure::mean(scores.iter().filter_map(|score| of(score)).map(|right| f64::from(u8::from(right))))

@@ -11,6 +11,7 @@ use serde::{Deserialize, Deserializer};
 use serde_json::{Map, Value};
 
 use super::EvalError;
+use crate::text::{Language, to_nfkc};
 use crate::types::{Role, Turn};
 
 /// Longest line that is read, in bytes.
@@ -68,9 +69,40 @@ pub struct Row {
     pub missing: Vec<String>,
     /// The source takes any call as right, so the row says nothing about choosing.
     pub any_call: bool,
+    /// Right tools that are taken away from the row, so that no tool is right any more.
+    pub hidden: Vec<String>,
+    pub groups: Groups,
+}
+
+/// What a row is reported under besides the whole set.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Groups {
+    /// As the set says; detected where it says nothing.
+    pub language: String,
+    /// The set's own word, also where it is scored like another kind.
+    pub kind: String,
+    pub subset: Option<String>,
 }
 
 impl Row {
+    /// The same request without its right tools: now the answer is that no tool fits.
+    pub fn with_answer_hidden(&self) -> Self {
+        let hidden = self.gold.iter().chain(&self.also_ok).cloned().collect();
+        Self {
+            id: format!("{}~hidden", self.id),
+            gold: Vec::new(),
+            also_ok: Vec::new(),
+            kind: Kind::Single,
+            args: None,
+            args_also_ok: Vec::new(),
+            args_accept: None,
+            args_by_tool: None,
+            missing: Vec::new(),
+            hidden,
+            ..self.clone()
+        }
+    }
+
     /// Whether `tool` is one of those that count as right.
     pub fn accepts(&self, tool: &str) -> bool {
         self.gold.iter().chain(&self.also_ok).any(|right| right == tool)
@@ -161,6 +193,10 @@ struct RawRow {
     missing_args: Vec<String>,
     #[serde(default, deserialize_with = "null_is_default")]
     any_call: bool,
+    #[serde(default)]
+    lang: Option<String>,
+    #[serde(default)]
+    subset: Option<String>,
 }
 
 #[derive(Deserialize)]
@@ -181,6 +217,11 @@ impl RawRow {
             Some(other) => return Err(format!("`scope` is `{other}`, expected `candidates` or `no_tool_needed`")),
         };
         let missing = self.missing.iter().chain(&self.missing_args).map(|name| name.trim().to_owned());
+        let groups = Groups {
+            language: self.lang.unwrap_or_else(|| Language::detect(&to_nfkc(&self.query)).as_str().to_owned()),
+            kind: self.kind.clone().unwrap_or_else(|| "single".into()),
+            subset: self.subset,
+        };
         Ok(Row {
             id: match self.id {
                 Some(Value::String(id)) => id,
@@ -205,6 +246,8 @@ impl RawRow {
             args_by_tool: self.args_by_tool,
             missing: missing.filter(|name| !name.is_empty()).collect(),
             any_call: self.any_call,
+            hidden: Vec::new(),
+            groups,
         })
     }
 }
@@ -259,6 +302,8 @@ mod tests {
             ("line-3", Kind::Single, &["a".into()][..])
         );
         assert_eq!(rows[1].args, None);
+        assert_eq!(rows[1].groups, Groups { language: "en".into(), kind: "typo".into(), subset: None });
+        assert_eq!((rows[0].groups.language.as_str(), rows[0].groups.kind.as_str()), ("zh", "single"));
     }
 
     #[test]

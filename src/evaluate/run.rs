@@ -8,15 +8,19 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::Stage;
+use super::baselines::{Baselines, Method};
 use super::confusions::{self, Wrong};
-use super::rows::Row;
+use super::rows::{Groups, Row};
 use super::score_prefilter::{self, PrefilterScore, Ranked};
 use super::score_route::{self, Answer, Call, RouteScore};
 use super::tools::{Eligible, Tools};
 use crate::decision::{Decision, Outcome};
 use crate::pipeline::{Narrowing, Ranking, RouteError, RouteRequest, Router};
 use crate::text::normalise;
-use crate::types::{Caller, Deadline, Signal};
+use crate::types::{Caller, Deadline, Signal, ToolId};
+
+/// A baseline has no shortlist of its own; it hands on as many tools as a fixed cut would.
+const FIXED_TOP: usize = 8;
 
 /// What is scored. The product has one, [`Served`]; tests script another.
 pub(super) trait Subject {
@@ -59,8 +63,11 @@ pub(super) struct Scored {
     pub wrong: Vec<Wrong>,
 }
 
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub(super) struct RowScore {
+    pub groups: Groups,
+    /// One per [`baselines::Method`](super::baselines::Method), where they were asked for.
+    pub baselines: Vec<PrefilterScore>,
     pub prefilter: Option<PrefilterScore>,
     /// Only at [`Stage::Route`].
     pub route: Option<RouteScore>,
@@ -71,6 +78,7 @@ pub(super) struct Runner<'a, S> {
     pub tools: &'a Tools,
     pub stage: Stage,
     pub candidates: bool,
+    pub baselines: Option<&'a Baselines>,
 }
 
 impl<S: Subject> Runner<'_, S> {
@@ -86,7 +94,8 @@ impl<S: Subject> Runner<'_, S> {
                     scored.nothing_eligible += 1;
                     let route = (self.stage == Stage::Route).then(|| scored.judge(row, &Answer::NoTool, 1.0));
                     let prefilter = score_prefilter::score(row, &Ranked::default());
-                    scored.rows.push(RowScore { prefilter, route });
+                    let baselines = self.unranked(row);
+                    scored.rows.push(RowScore { groups: row.groups.clone(), baselines, prefilter, route });
                 }
                 Eligible::VariantMissing => scored.variant_missing += 1,
             }
@@ -115,31 +124,53 @@ impl<S: Subject> Runner<'_, S> {
             Stage::Prefilter => None,
         };
         // The prefilter is scored on the rows that have something to find.
-        let prefilter = if row.gold.is_empty() { None } else { self.rank(row, &request, scored).await };
-        scored.rows.push(RowScore { prefilter, route });
+        let (prefilter, baselines) =
+            if row.gold.is_empty() { (None, Vec::new()) } else { self.rank(row, &request, scored).await };
+        scored.rows.push(RowScore { groups: row.groups.clone(), baselines, prefilter, route });
     }
 
-    async fn rank(&self, row: &Row, request: &RouteRequest, scored: &mut Scored) -> Option<PrefilterScore> {
+    /// Scores of baselines that have nothing to rank.
+    fn unranked(&self, row: &Row) -> Vec<PrefilterScore> {
+        let methods = if self.baselines.is_some() { Method::ALL.as_slice() } else { &[] };
+        methods.iter().filter_map(|_| score_prefilter::score(row, &Ranked::default())).collect()
+    }
+
+    async fn rank(
+        &self,
+        row: &Row,
+        request: &RouteRequest,
+        scored: &mut Scored,
+    ) -> (Option<PrefilterScore>, Vec<PrefilterScore>) {
         let start = Instant::now();
         let answer = self.subject.rank(request).await;
         if self.stage == Stage::Prefilter {
             scored.latencies.push(start.elapsed());
         }
+        let mut baselines = Vec::new();
         let ranked = match answer {
             Ok(ranking) => {
                 scored.answered += 1;
                 let dense = |signal: &Signal| matches!(signal, Signal::DenseCentroid | Signal::DenseBest);
                 let vectors = ranking.candidates.iter().any(|candidate| candidate.signals.keys().any(dense));
                 scored.words_alone += usize::from(!vectors);
+                if let Some(methods) = self.baselines {
+                    let orders = methods.rank(&row.query, &ranking.candidates);
+                    let score = |order: Vec<&ToolId>| {
+                        let tools: Vec<String> = order.into_iter().map(|id| self.tools.label(id)).collect();
+                        score_prefilter::score(row, &Ranked { shortlist: tools.len().min(FIXED_TOP), tools })
+                    };
+                    baselines = orders.into_iter().filter_map(score).collect();
+                }
                 let tools = ranking.candidates.iter().map(|candidate| self.tools.label(&candidate.tool)).collect();
                 Ranked { tools, shortlist: ranking.shortlist }
             }
             Err(err) => {
                 scored.failed(row, &err);
+                baselines = self.unranked(row);
                 Ranked::default()
             }
         };
-        score_prefilter::score(row, &ranked)
+        (score_prefilter::score(row, &ranked), baselines)
     }
 
     async fn decide(&self, row: &Row, request: RouteRequest, scored: &mut Scored) -> RouteScore {

@@ -117,7 +117,7 @@ fn scripted() -> Scripted {
 
 async fn score(subject: &Scripted, rows: &[Row], stage: Stage, candidates: bool) -> Report {
     let tools = Tools::new(&registry(&TOOLS), &BTreeMap::new(), rows);
-    let scored = Runner { subject, tools: &tools, stage, candidates }.run(rows, &|_| ()).await;
+    let scored = Runner { subject, tools: &tools, stage, candidates, baselines: None }.run(rows, &|_| ()).await;
     Report::new(stage, tools.count(), LeftOutCounts::new(), scored, Vec::new())
 }
 
@@ -201,7 +201,7 @@ fn a_run_without_a_single_answer_is_a_failure() {
     let failed = Scored { failed_requests: 2, ..Scored::default() };
     assert!(failed.all_failed());
     assert!(!Scored { answered: 1, ..failed }.all_failed());
-    assert!(!Scored { rows: vec![RowScore { prefilter: None, route: None }], ..Scored::default() }.all_failed());
+    assert!(!Scored { rows: vec![RowScore::default()], ..Scored::default() }.all_failed());
 }
 
 #[test]

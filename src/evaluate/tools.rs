@@ -73,6 +73,22 @@ impl Tools {
 
     /// With `candidates`, a row without a list is asked against the whole registry.
     pub fn eligible(&self, row: &Row, candidates: bool) -> Eligible {
+        let eligible = self.all_eligible(row, candidates);
+        if row.hidden.is_empty() {
+            return eligible;
+        }
+        let stays = |id: &ToolId| !row.hidden.contains(&self.label(id));
+        match eligible {
+            Eligible::Everything => Eligible::only(self.by_label.values().flatten().filter(|id| stays(id))),
+            Eligible::Only(names) => {
+                let ids: Vec<ToolId> = names.into_iter().map(ToolId::new).collect();
+                Eligible::only(ids.iter().filter(|id| stays(id)))
+            }
+            Eligible::Nothing | Eligible::VariantMissing => eligible,
+        }
+    }
+
+    fn all_eligible(&self, row: &Row, candidates: bool) -> Eligible {
         match row.candidates.as_ref().filter(|_| candidates) {
             None if self.variants.is_empty() => Eligible::Everything,
             None => Eligible::only(self.by_label.values().flatten()),
@@ -162,6 +178,17 @@ pub(super) mod tests {
         check(json!({"query": "q", "gold": [], "candidates": ["退款", "unknown"]}), only(&["退款"]));
         check(json!({"query": "q", "gold": [], "candidates": []}), Eligible::Nothing);
         check(json!({"query": "q", "gold": ["a"]}), Eligible::Everything);
+    }
+
+    #[test]
+    fn a_hidden_answer_is_not_eligible_under_any_id() {
+        let tools =
+            Tools::new(&registry(&[("x/退款", "退款"), ("y/退款", "退款"), ("faq", "faq")]), &BTreeMap::new(), &[]);
+        let twin = |label: Value| row(label).with_answer_hidden();
+        assert_eq!(tools.eligible(&twin(json!({"query": "q", "gold": ["退款"]})), false), only(&["faq"]));
+        let both = json!({"query": "q", "gold": ["退款"], "also_ok": ["faq"], "candidates": ["faq", "退款"]});
+        assert_eq!(tools.eligible(&twin(both.clone()), true), Eligible::Nothing);
+        assert_eq!((twin(both.clone()).id, twin(both).gold), ("line-1~hidden".to_owned(), Vec::new()));
     }
 
     #[test]

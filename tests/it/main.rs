@@ -10,6 +10,7 @@ mod docs;
 mod faults;
 mod layers;
 mod llm;
+mod quality;
 mod reload;
 mod route;
 mod rules;

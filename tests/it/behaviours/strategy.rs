@@ -289,6 +289,8 @@ async fn sb_008_the_narrowing_stage_is_exchangeable() {
             limit: None,
             seed: 0,
             confusions: false,
+            baselines: false,
+            hide_answers: false,
         };
         let report = evaluate::evaluate(&options, settings, &|_| {}).await.unwrap();
         let (_, figure) = report.figures.iter().find(|(path, _)| path == "recall.8").unwrap();
