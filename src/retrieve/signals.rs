@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::Value;
 
-use super::eligible::{Eligible, tool_result};
+use super::eligible::Eligible;
 use crate::catalog::{Catalog, DenseRows};
 use crate::index::IndexError;
 use crate::text::{Query, terms};
@@ -31,7 +31,7 @@ const HISTORY_TURNS: usize = 8;
 pub fn context(catalog: &Catalog, history: &[Turn]) -> Context {
     let mut weights: BTreeMap<String, f32> = BTreeMap::new();
     let mut strength = 1.0f32;
-    for result in history.iter().rev().take(HISTORY_TURNS).filter_map(tool_result) {
+    for result in history.iter().rev().take(HISTORY_TURNS).filter_map(Turn::tool_result) {
         let Some(used) = result.get("tool").and_then(Value::as_str) else { continue };
         let is_used = |name: &str| name == used || name.rsplit_once('/').is_some_and(|(_, bare)| bare == used);
         for tool in &catalog.tools {

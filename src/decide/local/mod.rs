@@ -6,12 +6,20 @@
 mod choose;
 pub(super) mod extract;
 mod resume;
+mod verdict;
+mod weigh;
+
+mod borders;
+mod concepts;
+mod follow;
+mod known;
+mod signs;
 
 pub use choose::decide;
 pub use extract::{Extraction, extract};
 pub use resume::{Resumed, resume};
 
-use choose::clarify;
+use verdict::clarify;
 
 /// From which confidence on the local decider acts.
 #[derive(Debug, Clone, PartialEq)]
