@@ -148,23 +148,26 @@ fn is_about_others(query: &Query) -> bool {
     }
     query.slots.iter().any(|slot| {
         let identifies = matches!(slot.kind, SlotKind::Phone | SlotKind::Email | SlotKind::Id | SlotKind::Number);
-        // Small letters may take another number of bytes, so the place is counted in the original text.
         let before = query.text[..slot.span.start].to_lowercase();
+        let Some(person) = PERSON.find(&before).filter(|_| identifies) else { return false };
+        let is_own = OWN.iter().any(|own| before[..person.start()].trim_end().ends_with(own));
         let after = query.text[slot.span.end..].trim_start();
         let clause = before.rsplit([',', '。', ';', '!', '?']).next().unwrap_or("");
-        let own = ["我的", "我", "本人", "my ", "mine", "me "].iter().any(|word| clause.contains(word));
-        let owner =
-            after.starts_with('的') || clause.contains(" of ") || clause.contains(" for ") || clause.contains("from ");
-        identifies && !own && owner && PERSON.is_match(&before)
+        let owns = after.starts_with(['的', '\'', '’'])
+            || [" of ", " for ", " from "].iter().any(|word| clause.contains(word));
+        !is_own && owns
     })
 }
 
+/// Before a word for a person or an account: the speaker's own.
+const OWN: [&str; 9] = ["我", "我的", "本人", "本人的", "自己", "自己的", "my", "our", "own"];
+
 /// The cards say that they serve the person who is signed in, and none takes somebody else.
 fn serves_one_person(request: &Request<'_>) -> bool {
-    const OWN: [&str; 8] =
+    const SIGNED_IN: [&str; 8] =
         ["signed-in", "signed in", "logged-in", "logged in", "current user", "当前用户", "登录用户", "本人的"];
     const SOMEBODY: [&str; 8] = ["user", "customer", "account", "member", "phone", "email", "mobile", "client"];
-    let own = request.tools.iter().any(|tool| OWN.iter().any(|word| tool.card.description.what.contains(word)));
+    let own = request.tools.iter().any(|tool| SIGNED_IN.iter().any(|word| tool.card.description.what.contains(word)));
     let takes_others = request.tools.iter().any(|tool| {
         tool.schema
             .properties()
@@ -224,6 +227,7 @@ mod tests {
             "list the orders of all customers",
             "别人的快递到哪了",
             "export orders for user 55512",
+            "帮我查手机号13800138000的订单",
         ] {
             assert!(others(text), "{text}");
         }
