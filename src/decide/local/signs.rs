@@ -70,7 +70,7 @@ pub(super) fn was_asked(request: &Request<'_>) -> bool {
 
 static SMALL_TALK: LazyLock<Regex> = LazyLock::new(|| {
     constant(
-        r"^(?:你好|您好|大家好|哈喽|嗨|喂|在吗|在么|在不在|有人吗|早上好|上午好|中午好|下午好|晚上好|早安|晚安|早|谢谢|多谢|感谢|谢啦|谢了|辛苦了|麻烦了|不客气|好的|好滴|好哒|好吧|好|行吧|行|可以|嗯+|恩+|哦+|噢+|喔+|唔|知道了|明白了|了解了|了解|收到|懂了|原来如此|再见|拜拜|回见|没事|没问题|哈+|呵+|嘿+|啊|呀|呢|吧|啦|了|哟|你|您|亲|hi|hello|hey|yo|there|good (?:morning|afternoon|evening|night|day)|morning|thanks|thank you|thank u|thx|ty|cheers|much|very|so|a lot|bye|goodbye|see you|see ya|later|have a (?:nice|good|great) (?:day|one|evening|weekend)|got it|i see|understood|sure|great|cool|nice|awesome|perfect|fine|alright|all right|okay|ok|k|wow|lol|haha+|hmm+|oh|ah|anyone|how are you|you|[\s,.!?。~…、;:'’]+)+$",
+        r"^(?:你好|您好|大家好|哈喽|嗨|喂|在吗|在么|在不在|有人吗|早上好|上午好|中午好|下午好|晚上好|早安|晚安|早|谢谢|多谢|感谢|谢啦|谢了|辛苦了|麻烦了|不客气|好的|好滴|好哒|好吧|好|行吧|行|可以|嗯+|恩+|哦+|噢+|喔+|唔|知道了|明白了|了解了|了解|收到|懂了|原来如此|再见|拜拜|回见|没事|没问题|哈+|呵+|嘿+|啊|呀|呢|吧|啦|了|哟|你|您|亲|hi|hello|hey|yo|there|good (?:morning|afternoon|evening|night|day)|morning|thanks|thank you|thank u|thx|ty|cheers|much|very|so|a lot|bye|goodbye|see you|see ya|later|have a (?:nice|good|great) (?:day|one|evening|weekend)|got it|i see|understood|sure|great|cool|nice|awesome|perfect|fine|alright|all right|okay|ok|k|wow|lol|haha+|hmm+|oh|ah|anyone|how are you|you|[\s,.!?。~…、;:'’，！？；：]+)+$",
     )
 });
 
@@ -131,7 +131,7 @@ fn declines(request: &Request<'_>) -> bool {
 
 static OTHERS: LazyLock<Regex> = LazyLock::new(|| {
     constant(
-        r"(?:所有|全部|其他|其它|别的|每个|任意|全体)(?:的)?(?:用户|客户|会员|顾客|买家|人)|(?:别人|他人|其他人)的|\b(?:all|every|each|other|another|any)(?: of)?(?: the| our| your)? (?:users?|customers?|accounts?|members?|people|buyers?)\b|\b(?:everyone|everybody|someone else|somebody else|other people)'?s?\b",
+        r"(?:所有|全部|其他|其它|别的|每个|任意|全体)(?:的)?(?:用户|客户|会员|顾客|买家|人)|(?:别人|他人|其他人)的|\b(?:all|every|other)(?: of)?(?: the| our| your)? (?:users?|customers?|accounts?|members?|people|buyers?)\b|\b(?:everyone|everybody|someone else|somebody else|other people)'?s?\b",
     )
 });
 static PERSON: LazyLock<Regex> = LazyLock::new(|| {
@@ -237,6 +237,7 @@ mod tests {
             "SO-20260418000736的订单",
             "call me at 13800138000",
             "all my orders",
+            "is there any customer service",
         ] {
             assert!(!others(text), "{text}");
         }
