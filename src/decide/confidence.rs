@@ -21,6 +21,12 @@ pub struct Features {
     pub complete: bool,
     /// The utterance names the tool, or the conversation has just led to it.
     pub pinned: bool,
+    /// Share of the utterance's content words that stand on one of the candidates' cards; 1 without any.
+    pub known: f32,
+    /// Concepts the utterance shares with the tool, each worth more the fewer candidates share it; from 0 up.
+    pub agrees: f32,
+    /// In `[-1, 1]`: below 0 the tool's own boundaries name the utterance, above 0 those of other candidates.
+    pub border: f32,
 }
 
 /// Largest margin that still says something.
@@ -40,6 +46,9 @@ impl Features {
             fit: 1.0,
             complete: false,
             pinned: signal(Signal::Named) > 0.0 || signal(Signal::History) >= 1.0,
+            known: 1.0,
+            agrees: 0.0,
+            border: 0.0,
         }
     }
 }
@@ -54,14 +63,48 @@ struct Model {
     fit: f32,
     complete: f32,
     pinned: f32,
+    // The last three are not fitted yet.
+    known: f32,
+    agrees: f32,
+    border: f32,
 }
 
-const ENGLISH: Model =
-    Model { bias: -5.31, similarity: 5.82, margin: 0.61, words: 0.92, fit: 1.06, complete: 0.78, pinned: 3.0 };
-const MULTILINGUAL: Model =
-    Model { bias: -32.05, similarity: 33.63, margin: 0.86, words: 0.69, fit: 0.0, complete: 1.31, pinned: 3.0 };
-const WORDS_ONLY: Model =
-    Model { bias: -3.0, similarity: 0.0, margin: 0.8, words: 1.2, fit: 1.0, complete: 0.6, pinned: 3.0 };
+const ENGLISH: Model = Model {
+    bias: -5.31,
+    similarity: 5.82,
+    margin: 0.61,
+    words: 0.92,
+    fit: 1.06,
+    complete: 0.78,
+    pinned: 3.0,
+    known: 0.0,
+    agrees: 0.0,
+    border: 0.0,
+};
+const MULTILINGUAL: Model = Model {
+    bias: -32.05,
+    similarity: 33.63,
+    margin: 0.86,
+    words: 0.69,
+    fit: 0.0,
+    complete: 1.31,
+    pinned: 3.0,
+    known: 0.0,
+    agrees: 0.0,
+    border: 0.0,
+};
+const WORDS_ONLY: Model = Model {
+    bias: -3.0,
+    similarity: 0.0,
+    margin: 0.8,
+    words: 1.2,
+    fit: 1.0,
+    complete: 0.6,
+    pinned: 3.0,
+    known: 0.0,
+    agrees: 0.0,
+    border: 0.0,
+};
 
 /// Probability that the first candidate is right.
 pub fn local(features: &Features, english: bool) -> Confidence {
@@ -75,6 +118,9 @@ pub fn local(features: &Features, english: bool) -> Confidence {
         + model.margin * features.margin
         + model.words * features.words
         + model.fit * features.fit
+        + model.known * features.known
+        + model.agrees * features.agrees
+        + model.border * features.border
         + if features.complete { model.complete } else { 0.0 }
         + if features.pinned { model.pinned } else { 0.0 };
     Confidence::new(1.0 / (1.0 + (-sum).exp()))

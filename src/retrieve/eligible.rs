@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use crate::catalog::{Catalog, Tool};
 use crate::tool::ConfirmedBy;
-use crate::types::{Caller, Role, Scope, ToolId, Turn};
+use crate::types::{Caller, Scope, ToolId, Turn};
 
 /// Restricts what may be chosen; empty lists do not restrict.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -149,15 +149,6 @@ fn preview_missing<'t>(catalog: &Catalog, tool: &'t Tool, previewed: &BTreeSet<S
 /// imitate anything.
 fn previewed_tools(history: &[Turn]) -> BTreeSet<String> {
     let succeeded = |result: &Value| result.get("ok").and_then(Value::as_bool).unwrap_or(true);
-    let results = history.iter().filter_map(tool_result).filter(succeeded);
+    let results = history.iter().filter_map(Turn::tool_result).filter(succeeded);
     results.filter_map(|result| result.get("tool").and_then(Value::as_str).map(str::to_owned)).collect()
-}
-
-/// Largest tool result that is read, in bytes; the gate, not the router, needs the rest.
-const MAX_RESULT: usize = 64 * 1024;
-
-/// The JSON of a tool's turn; `None` for other roles, other texts and results too large to read.
-pub(super) fn tool_result(turn: &Turn) -> Option<Value> {
-    let readable = turn.role == Role::Tool && turn.content.len() <= MAX_RESULT;
-    readable.then(|| serde_json::from_str(&turn.content).ok()).flatten()
 }

@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::Value;
 
-use super::eligible::{Eligible, tool_result};
+use super::eligible::Eligible;
 use super::tie::{Tie, asks, tie};
 use crate::catalog::{Catalog, Tool};
 use crate::text::{Query, SlotKind, normalise, terms};
@@ -169,7 +169,7 @@ impl<'a> Evidence<'a> {
 fn used(recent: &[Turn]) -> Vec<(String, f32)> {
     let mut used: Vec<(String, f32)> = Vec::new();
     let mut strength = 1.0;
-    for result in recent.iter().rev().filter_map(tool_result) {
+    for result in recent.iter().rev().filter_map(Turn::tool_result) {
         let Some(name) = result.get("tool").and_then(Value::as_str) else { continue };
         if !used.iter().any(|(known, _)| known == name) {
             used.push((name.to_owned(), strength));
@@ -224,7 +224,7 @@ fn ids(recent: &[Turn]) -> BTreeSet<String> {
     let mut ids = BTreeSet::new();
     for turn in recent.iter().rev() {
         let mut found = Vec::new();
-        match tool_result(turn) {
+        match turn.tool_result() {
             Some(result) => returned_ids(&result, &mut found),
             None => said_ids(&turn.content, &mut found),
         }

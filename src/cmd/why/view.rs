@@ -74,6 +74,7 @@ fn weight_json(weight: &Weight) -> Value {
         "score": rounded(weight.score),
         "fit": rounded(weight.fit),
         "complete": rounded(weight.complete),
+        "meaning": rounded(weight.meaning),
         "continued": rounded(weight.continued),
         "total": rounded(weight.total),
         "lacks_token": weight.lacks_token,
@@ -248,13 +249,13 @@ fn weights(decided: &Decided, out: &mut String) {
     let width = shown.iter().map(|weight| weight.tool.as_str().chars().count()).max().unwrap_or(0).max(15);
     let _ = writeln!(
         out,
-        "\n{:<width$} {:>8} {:>8} {:>8} {:>9} {:>8}",
-        "weighed", "score", "fit", "complete", "continued", "total"
+        "\n{:<width$} {:>8} {:>8} {:>8} {:>8} {:>9} {:>8}",
+        "weighed", "score", "fit", "complete", "meaning", "continued", "total"
     );
-    for Weight { tool, score, fit, complete, continued, total, .. } in shown {
+    for Weight { tool, score, fit, complete, meaning, continued, total, .. } in shown {
         let _ = writeln!(
             out,
-            "{:<width$} {score:>8.2} {fit:>8.2} {complete:>8.2} {continued:>9.2} {total:>8.2}",
+            "{:<width$} {score:>8.2} {fit:>8.2} {complete:>8.2} {meaning:>8.2} {continued:>9.2} {total:>8.2}",
             tool.as_str()
         );
     }

@@ -1,57 +1,43 @@
 //! Weighs the candidates and takes the best one, asks, or abstains.
 
-use std::collections::BTreeSet;
-use std::sync::LazyLock;
-
-use regex::Regex;
 use serde_json::{Map, Value};
 
-use super::Settings;
-use super::extract::{Extraction, extract};
-use crate::args::{Checked, Origin, validate};
+use super::borders::{Reading, shifts};
+use super::concepts::{Concepts, bought};
+use super::extract::{extract, words};
+use super::verdict::{further_calls, verdict};
+use super::weigh::{Parts, Weighed};
+use super::{Settings, follow, known, signs};
+use crate::args::{Origin, validate};
 use crate::catalog::Tool;
 use crate::decide::confidence::{self, Features};
-use crate::decide::{Answer, Proposal, Request, Verdict};
+use crate::decide::{Answer, Request, Verdict};
 use crate::decision::NoToolReason;
 use crate::text::{Language, SlotKind, tokenise};
-use crate::tool::{ConfirmedBy, SideEffect};
-use crate::types::{Candidate, Confidence, FieldProblem, Role, Signal, ToolId, Turn};
+use crate::tool::ConfirmedBy;
+use crate::types::{Candidate, Confidence, FieldProblem, Signal, ToolId, Turn};
 
 /// How many candidates, from the top, are weighed.
 const WEIGHED: usize = 8;
-/// What it is worth that a tool takes every id of the utterance, in fused score.
-const FIT_WEIGHT: f32 = 0.8;
-/// What it is worth that every required argument stands in the conversation.
-const COMPLETE_WEIGHT: f32 = 0.3;
+/// Confidence that nothing is to be called when a closed list says so.
+const SIGN_CONFIDENCE: f32 = 0.95;
+
+/// How far the source of an id leads before the tool that needs it.
+const SOURCE_LEAD: f32 = 1.0;
 
 const NOTE_CUT: &str = "the utterance asks for more calls than the request allows; the first ones were taken";
-/// What it is worth to have been called last when the utterance does nothing but point at another thing.
-const CONTINUE_WEIGHT: f32 = 4.0;
-
-/// One candidate with what it could be called with.
-struct Weighed<'a> {
-    tool: &'a Tool,
-    candidate: &'a Candidate,
-    extraction: Extraction,
-    checked: Result<Checked, Vec<FieldProblem>>,
-    fit: f32,
-    total: f32,
-}
 
 /// Decides without a model.
 pub fn decide(request: &Request<'_>, settings: &Settings) -> Answer {
-    let mut weighed: Vec<Weighed<'_>> = request
-        .candidates
-        .iter()
-        .take(WEIGHED)
-        .filter_map(|candidate| Some(weigh(request.tool(&candidate.tool)?, candidate, request)))
-        .filter(|weighed| !lacks_token(weighed.tool, &weighed.extraction))
-        .collect();
-    weighed.sort_by(|a, b| b.total.total_cmp(&a.total).then_with(|| a.tool.id().cmp(b.tool.id())));
+    if let Some(sign) = signs::sign(request) {
+        let answer = Answer::local(Verdict::NoTool(NoToolReason::NothingFits), Confidence::new(SIGN_CONFIDENCE));
+        return Answer { notes: vec![sign.note().to_owned()], ..answer };
+    }
+    let weighed = weigh_all(request);
     let Some(best) = weighed.first() else {
         return answer(Verdict::NoTool(NoToolReason::NothingFits), Confidence::ZERO);
     };
-    let confidence = confidence_of(best, weighed.get(1), request);
+    let confidence = confidence_of(&weighed, request);
     let mut verdict = verdict(best, confidence, settings);
     let mut notes = Vec::new();
     if let Verdict::Call(calls) = &mut verdict {
@@ -65,7 +51,7 @@ pub fn decide(request: &Request<'_>, settings: &Settings) -> Answer {
     Answer { notes, ..answer(verdict, confidence) }
 }
 
-/// What one candidate weighed, for explanations. `score`, `fit`, `complete` and `continued` add up to `total`.
+/// What one candidate weighed, for explanations.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Weight {
     pub tool: ToolId,
@@ -74,6 +60,8 @@ pub struct Weight {
     /// At most 0: ids of the utterance that the tool cannot take.
     pub fit: f32,
     pub complete: f32,
+    /// Values, concepts and borders that the utterance speaks of.
+    pub meaning: f32,
     pub continued: f32,
     pub total: f32,
     /// It lives on another tool's token, and there is none for these arguments.
@@ -82,24 +70,21 @@ pub struct Weight {
 
 /// What [`decide`] weighs, best first; those it does not consider come last.
 pub fn weights(request: &Request<'_>) -> Vec<Weight> {
-    let weighed = request
-        .candidates
-        .iter()
-        .take(WEIGHED)
-        .filter_map(|candidate| Some(weigh(request.tool(&candidate.tool)?, candidate, request)));
-    let mut weights: Vec<Weight> = weighed
-        .map(|weighed| Weight {
-            tool: weighed.tool.id().clone(),
-            score: weighed.candidate.score.get(),
-            fit: FIT_WEIGHT * (weighed.fit - 1.0),
-            complete: if weighed.checked.is_ok() { COMPLETE_WEIGHT } else { 0.0 },
-            continued: if continues(weighed.tool, request) { CONTINUE_WEIGHT } else { 0.0 },
-            total: weighed.total,
-            lacks_token: lacks_token(weighed.tool, &weighed.extraction),
-        })
-        .collect();
-    let order = |a: &Weight, b: &Weight| b.total.total_cmp(&a.total).then_with(|| a.tool.cmp(&b.tool));
-    weights.sort_by(|a, b| a.lacks_token.cmp(&b.lacks_token).then_with(|| order(a, b)));
+    let weight = |weighed: &Weighed<'_>, lacks_token| {
+        let Parts { fit, complete, meaning, continued } = weighed.parts();
+        let (tool, score) = (weighed.tool.id().clone(), weighed.candidate.score.get());
+        Weight { tool, score, fit, complete, meaning, continued, total: weighed.total, lacks_token }
+    };
+    let weighed = weigh_all(request);
+    let mut weights: Vec<Weight> = weighed.iter().map(|weighed| weight(weighed, false)).collect();
+    for candidate in request.candidates.iter().take(WEIGHED) {
+        let Some(tool) = request.tool(&candidate.tool) else { continue };
+        let mut left_out = Weighed::new(tool, candidate, request);
+        if left_out.lacks_token() {
+            left_out.add_up();
+            weights.push(weight(&left_out, true));
+        }
+    }
     weights
 }
 
@@ -112,70 +97,75 @@ pub fn read_arguments(tool: &Tool, request: &Request<'_>) -> (Map<String, Value>
     (known, missing, invalid.unwrap_or_default())
 }
 
-fn weigh<'a>(tool: &'a Tool, candidate: &'a Candidate, request: &Request<'_>) -> Weighed<'a> {
-    let extraction = extract(tool, request.query, request.history, request.session);
-    let raw = Value::Object(extraction.arguments.clone());
-    let mut checked = validate(&tool.schema, &raw).map_err(|problem| problem.fields);
-    if let Ok(checked) = &mut checked {
-        checked.notices.extend(extraction.notices.iter().cloned());
+/// The candidates that could be meant, best first, equal ones by tool id.
+fn weigh_all<'a>(request: &'a Request<'_>) -> Vec<Weighed<'a>> {
+    let mut weighed: Vec<Weighed<'_>> = request
+        .candidates
+        .iter()
+        .take(WEIGHED)
+        .filter_map(|candidate| Some(Weighed::new(request.tool(&candidate.tool)?, candidate, request)))
+        .filter(|weighed| !weighed.lacks_token())
+        .collect();
+    let readings: Vec<Reading<'_>> =
+        weighed.iter().map(|weighed| Reading::of(weighed.tool, weighed.candidate.score.get())).collect();
+    let shifts = shifts(request.query, &readings);
+    let subject = follow::subject(request);
+    for (weighed, shift) in weighed.iter_mut().zip(shifts) {
+        weighed.shift = shift;
+        weighed.prepares = is_preview(weighed.tool, request);
+        // A tool that can take nothing of what is pointed at is not meant again.
+        weighed.continues = if weighed.takes_anything() { subject.fits(weighed.tool) } else { 0.0 };
+        weighed.reads_pointed = subject.used.is_some() && weighed.reads_known_thing();
+        weighed.add_up();
     }
-    let fit = fit(&extraction, request);
-    let complete = if checked.is_ok() { COMPLETE_WEIGHT } else { 0.0 };
-    let continued = if continues(tool, request) { CONTINUE_WEIGHT } else { 0.0 };
-    let total = candidate.score.get() + FIT_WEIGHT * (fit - 1.0) + complete + continued;
-    Weighed { tool, candidate, extraction, checked, fit, total }
+    weighed.sort_by(|a, b| b.total.total_cmp(&a.total).then_with(|| a.tool.id().cmp(b.tool.id())));
+    look_up_first(&mut weighed, request);
+    weighed
 }
 
-/// A tool that lives on another tool's token cannot be what is meant while there is no token for these arguments: its
-/// preview is.
-pub(super) fn lacks_token(tool: &Tool, extraction: &Extraction) -> bool {
-    let confirmation = tool.card.confirmation.as_ref();
-    let token = confirmation.filter(|confirmation| confirmation.by == ConfirmedBy::PreviewTool);
-    let name = token.and_then(|confirmation| confirmation.token_param.as_deref());
-    name.is_some_and(|name| !extraction.arguments.contains_key(name))
-}
-
-/// "And the second one?": no word of a subject, so the last call is meant, with another thing.
-fn continues(tool: &Tool, request: &Request<'_>) -> bool {
-    static POINTS: LazyLock<Regex> = LazyLock::new(|| {
-        Regex::new(
-            r"(?i)^(那么?|还有|and|what about|how about|\s)*(第[一二两三四五六七八九十\d]+|最后一|上一|下一|另一|the (first|second|third|fourth|fifth|last|next|other))\s*[个单笔件条项份]?(one)?\s*(呢|怎么样|也)?[\s?？。.!！吧]*$",
-        )
-        .expect("the pattern is constant and valid")
-    });
-    POINTS.is_match(&request.query.text) && last_used(request.history).is_some_and(|last| last == tool.card.name)
-}
-
-/// The tool whose result came last.
-fn last_used(history: &[Turn]) -> Option<String> {
-    let last = history.iter().rev().find(|turn| turn.role == Role::Tool)?;
-    let result: Value = serde_json::from_str(&last.content).ok()?;
-    result.get("tool").and_then(Value::as_str).map(str::to_owned)
-}
-
-/// Share of the utterance's ids that became an argument; 1 when it holds none.
-fn fit(extraction: &Extraction, request: &Request<'_>) -> f32 {
-    let ids: Vec<_> = request.query.slots.iter().filter(|slot| slot.kind == SlotKind::Id).collect();
-    if ids.is_empty() {
-        return 1.0;
+/// A thing that is described by when it was bought, not named by its id, has to be looked up before anything is done
+/// with it: by the tool that the id's own description names as its source, if that can take the description.
+fn look_up_first(weighed: &mut [Weighed<'_>], request: &Request<'_>) {
+    let has_id = request.query.slots.iter().any(|slot| slot.kind == SlotKind::Id);
+    let Some(best) = weighed.first() else { return };
+    if has_id || !Concepts::of(&request.query.text).contains(bought()) {
+        return;
     }
-    let further = extraction.more.iter().flat_map(|(_, values)| values.iter().map(|(_, origin)| origin));
-    let origins: Vec<&Origin> = extraction.origins.values().chain(further).collect();
-    let taken = ids.iter().filter(|slot| {
-        origins.iter().any(|origin| match origin {
-            Origin::Utterance { start, end } => *start < slot.span.end && slot.span.start < *end,
-            Origin::History
-            | Origin::Session
-            | Origin::Default
-            | Origin::EnumText
-            | Origin::Rule
-            | Origin::Inferred => false,
+    let open: Vec<&str> = best.open_ids().collect();
+    let descriptions: Vec<&str> = weighed
+        .iter()
+        .flat_map(|weighed| weighed.tool.schema.views())
+        .filter(|property| open.contains(&property.name))
+        .map(|property| property.description())
+        .collect();
+    let is_source =
+        |other: &Weighed<'_>| {
+            let name = other.tool.card.name.as_str();
+            descriptions.iter().any(|description| words::find(description, name).is_some())
+                && other.extraction.origins.iter().any(|(argument, origin)| {
+                    *origin == Origin::EnumText && best.tool.schema.property(argument).is_none()
+                })
+        };
+    if let Some(at) = weighed.iter().skip(1).position(is_source) {
+        let lead = best.total + SOURCE_LEAD;
+        weighed[at + 1].total = lead;
+        weighed[..=at + 1].rotate_right(1);
+    }
+}
+
+/// Whether another tool open to the caller lives on this one's result.
+fn is_preview(tool: &Tool, request: &Request<'_>) -> bool {
+    let of = |other: &&Tool| {
+        other.card.confirmation.as_ref().is_some_and(|confirmation| {
+            confirmation.by == ConfirmedBy::PreviewTool && confirmation.tool.as_deref() == Some(tool.card.name.as_str())
         })
-    });
-    taken.count() as f32 / ids.len() as f32
+    };
+    request.tools.iter().any(of) || tool.card.result_fields.iter().any(|field| field.ends_with("token"))
 }
 
-fn confidence_of(best: &Weighed<'_>, second: Option<&Weighed<'_>>, request: &Request<'_>) -> Confidence {
+/// `weighed` is not empty.
+fn confidence_of(weighed: &[Weighed<'_>], request: &Request<'_>) -> Confidence {
+    let (best, second) = (&weighed[0], weighed.get(1));
     let words = tokenise(&request.query.retrieval_text()).len();
     let mut features = Features::of_ranking(best.candidate, None, words);
     if let Some(second) = second {
@@ -183,7 +173,10 @@ fn confidence_of(best: &Weighed<'_>, second: Option<&Weighed<'_>>, request: &Req
     }
     features.fit = best.fit;
     features.complete = best.checked.is_ok();
-    features.pinned |= just_used(best.candidate, request.history) || continues(best.tool, request);
+    features.pinned |= just_used(best.candidate, request.history) || best.continues >= 1.0;
+    features.known = known::share(request.query, weighed.iter().map(|weighed| weighed.tool));
+    features.agrees = best.shift.agrees;
+    features.border = best.shift.border;
     let confidence = confidence::local(&features, request.query.language == Language::En);
     tracing::debug!(tool = %best.tool.id(), ?features, %confidence, "first candidate weighed");
     confidence
@@ -192,69 +185,6 @@ fn confidence_of(best: &Weighed<'_>, second: Option<&Weighed<'_>>, request: &Req
 /// The conversation has just led to this tool: its preview was the last result.
 fn just_used(candidate: &Candidate, history: &[Turn]) -> bool {
     !history.is_empty() && candidate.signals.get(&Signal::History).is_some_and(|strength| *strength >= 1.0)
-}
-
-fn verdict(best: &Weighed<'_>, confidence: Confidence, settings: &Settings) -> Verdict {
-    if confidence.get() < settings.no_tool_below {
-        return Verdict::NoTool(NoToolReason::NothingFits);
-    }
-    let enough = match best.tool.card.side_effect {
-        SideEffect::Read => settings.min_confidence,
-        // An undeclared class is no reason not to choose the tool.
-        SideEffect::Write | SideEffect::Destructive if !best.tool.card.side_effect_declared => settings.min_confidence,
-        SideEffect::Write | SideEffect::Destructive => settings.min_confidence_write,
-    };
-    match &best.checked {
-        Ok(checked) if confidence.get() >= enough => Verdict::Call(vec![Proposal {
-            tool: best.tool.id().clone(),
-            checked: checked.clone(),
-            origins: with_defaults(&best.extraction, checked),
-        }]),
-        Ok(checked) => Verdict::Clarify {
-            tool: Some(best.tool.id().clone()),
-            arguments: checked.args.as_map().clone(),
-            missing: Vec::new(),
-            fields: Vec::new(),
-            question: None,
-        },
-        Err(fields) => clarify(best.tool, best.extraction.arguments.clone(), fields.clone()),
-    }
-}
-
-/// One call more for each further id of the kind the tool needs: two orders named are two calls, since the argument
-/// takes one. What cannot be undone is planned one at a time.
-fn further_calls(best: &Weighed<'_>) -> Vec<Proposal> {
-    let Some((name, values)) = &best.extraction.more else { return Vec::new() };
-    if best.tool.card.side_effect_declared && best.tool.card.side_effect == SideEffect::Destructive {
-        return Vec::new();
-    }
-    let call = |(value, origin): &(Value, Origin)| {
-        let mut extraction = best.extraction.clone();
-        extraction.arguments.insert(name.clone(), value.clone());
-        extraction.origins.insert(name.clone(), *origin);
-        let checked = validate(&best.tool.schema, &Value::Object(extraction.arguments.clone())).ok()?;
-        let origins = with_defaults(&extraction, &checked);
-        Some(Proposal { tool: best.tool.id().clone(), checked, origins })
-    };
-    values.iter().filter_map(call).collect()
-}
-
-/// A question about everything that is missing or does not fit; what fits is kept.
-pub(super) fn clarify(tool: &Tool, mut arguments: Map<String, Value>, fields: Vec<FieldProblem>) -> Verdict {
-    let at_fault: BTreeSet<&str> =
-        fields.iter().filter_map(|field| field.path.strip_prefix('/')?.split('/').next()).collect();
-    arguments.retain(|name, _| !at_fault.contains(name.as_str()));
-    let required = tool.schema.required();
-    let missing = required.into_iter().filter(|name| !arguments.contains_key(*name)).map(str::to_owned).collect();
-    Verdict::Clarify { tool: Some(tool.id().clone()), arguments, missing, fields, question: None }
-}
-
-pub(super) fn with_defaults(extraction: &Extraction, checked: &Checked) -> crate::args::Origins {
-    let mut origins = extraction.origins.clone();
-    for name in &checked.defaulted {
-        origins.insert(name.clone(), Origin::Default);
-    }
-    origins
 }
 
 fn answer(verdict: Verdict, confidence: Confidence) -> Answer {

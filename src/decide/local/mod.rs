@@ -7,13 +7,21 @@ mod choose;
 pub(super) mod extract;
 mod pin;
 mod resume;
+mod verdict;
+mod weigh;
+
+mod borders;
+mod concepts;
+mod follow;
+mod known;
+mod signs;
 
 pub use choose::{Weight, decide, read_arguments, weights};
 pub use extract::{Extraction, extract};
 pub use pin::pin;
 pub use resume::{Resumed, resume};
 
-use choose::clarify;
+use verdict::clarify;
 
 /// From which confidence on the local decider acts.
 #[derive(Debug, Clone, PartialEq)]

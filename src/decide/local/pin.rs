@@ -2,8 +2,9 @@
 
 use serde_json::{Map, Value};
 
-use super::choose::{clarify, lacks_token, with_defaults};
 use super::extract::extract;
+use super::verdict::{clarify, with_defaults};
+use super::weigh::lacks_token;
 use crate::args::{Origins, validate};
 use crate::catalog::Tool;
 use crate::decide::{Answer, Proposal, Request, Verdict};

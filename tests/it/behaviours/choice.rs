@@ -18,7 +18,7 @@ use serde_json::{Map, json};
 use tokio::task::JoinSet;
 
 use crate::support::scripted_llm::{ScriptedLlm, call, delay};
-use crate::support::shop::{Shop, called, dev_rows, request, result, settings, the_call, uncached};
+use crate::support::shop::{Shop, called, dev_rows, request, result, settings, the_call, the_question, uncached};
 
 const ORDER: &str = "SO-20260418000736";
 
@@ -166,6 +166,21 @@ async fn sb_060_where_no_tool_fits_none_is_called() {
     for utterance in ["今天天气怎么样", "帮我充50块话费"] {
         let decision = shop.route(utterance).await;
         assert!(matches!(decision.outcome, Outcome::NoTool { .. }), "{utterance}: {:?}", decision.outcome);
+    }
+}
+
+#[tokio::test]
+async fn sb_061_what_is_missing_is_asked_for_at_once() {
+    let shop = Shop::start(&[]).await;
+    for (utterance, beginning) in [("要发票", "请提供"), ("I need an invoice drawn up", "Please tell me")] {
+        let decision = shop.route(utterance).await;
+        let question = the_question(&decision);
+        let tool = question.tool.as_ref().map(|tool| tool.as_str());
+        assert_eq!((tool, question.missing.join(" ")), (Some("request_invoice"), "order_id title_type".to_owned()));
+        assert!(question.question.starts_with(beginning), "{}", question.question);
+        for field in ["order_id", "title_type", "company"] {
+            assert!(question.question.contains(field), "{field}: {}", question.question);
+        }
     }
 }
 

@@ -4,7 +4,7 @@ use serde_json::{Map, Value};
 
 use super::{Context, Extraction, Found, ids, words};
 use crate::args::{Origin, Property};
-use crate::types::{Role, Turn};
+use crate::types::Turn;
 
 /// Turns looked back at.
 const MAX_TURNS: usize = 12;
@@ -56,8 +56,8 @@ struct Result {
 
 fn results(history: &[Turn]) -> impl Iterator<Item = Result> + '_ {
     let recent = history.iter().rev().take(MAX_TURNS);
-    recent.filter(|turn| turn.role == Role::Tool && turn.content.len() <= MAX_TURN_BYTES).filter_map(|turn| {
-        let whole: Value = serde_json::from_str(&turn.content).ok()?;
+    recent.filter_map(|turn| {
+        let whole = turn.tool_result()?;
         Some(Result {
             tool: whole.get("tool")?.as_str()?.to_owned(),
             args: whole.get("args").and_then(Value::as_object).cloned().unwrap_or_default(),

@@ -4,40 +4,18 @@ use proptest::prelude::*;
 use serde_json::json;
 
 use super::*;
+use crate::decide::llm::testing;
 use crate::text::normalise;
-use crate::tool::{Confirmation, ConfirmedBy, Description, Execution, SideEffect, ToolCard};
-use crate::types::{Role, ToolId};
+use crate::tool::{Confirmation, ConfirmedBy, ToolCard};
+use crate::types::Role;
 
 fn card(parameters: Value) -> ToolCard {
-    ToolCard {
-        id: ToolId::new("confirm_booking"),
-        name: "confirm_booking".into(),
-        source: "test".into(),
-        version: String::new(),
-        domain: None,
-        tags: Vec::new(),
-        description: Description::default(),
-        examples: Vec::new(),
-        parameters,
-        side_effect: SideEffect::Read,
-        side_effect_declared: true,
-        idempotent: true,
-        execution: Execution::Caller,
-        confirmation: Some(Confirmation {
-            by: ConfirmedBy::PreviewTool,
-            tool: Some("preview_booking".into()),
-            token_param: Some("confirm_token".into()),
-        }),
-        scopes: Vec::new(),
-        timeout: None,
-        requires: Vec::new(),
-        conflicts_with: Vec::new(),
-        fallback: None,
-        result_fields: Vec::new(),
-        result_enums: Default::default(),
-        idempotency_ttl: None,
-        owner: None,
-    }
+    let confirmation = Confirmation {
+        by: ConfirmedBy::PreviewTool,
+        tool: Some("preview_booking".into()),
+        token_param: Some("confirm_token".into()),
+    };
+    ToolCard { confirmation: Some(confirmation), ..testing::card("confirm_booking", parameters) }
 }
 
 fn run(properties: &Value, required: &[&str], utterance: &str, history: &[Turn]) -> Extraction {
@@ -220,6 +198,9 @@ fn free_texts_are_cut_out_by_what_they_are_for() {
     let stock = json!({"variant": {"type": "string", "description": "Colour or size."}});
     check(&stock, &[], "深蓝色的还有吗", json!({"variant": "深蓝色"}));
     check(&stock, &[], "got it in XXL?", json!({"variant": "XXL"}));
+    let article = json!({"product_name": {"type": "string", "minLength": 2}});
+    check(&article, &["product_name"], "云朵 X5 耳机还有货吗", json!({"product_name": "云朵 X5 耳机"}));
+    check(&article, &["product_name"], "SO-20260418000736还有货吗", json!({}));
 }
 
 #[test]

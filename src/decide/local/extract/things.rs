@@ -24,7 +24,7 @@ pub(super) fn keyword(context: &Context<'_>, taken: &[Range<usize>]) -> Option<R
     if let Some(quote) = quoted(context) {
         return Some(quote);
     }
-    clauses(text, taken).find_map(|clause| {
+    clauses(text, &opaque(context, taken)).find_map(|clause| {
         let mut blanks: Vec<Range<usize>> =
             PRICE.find_iter(&text[clause.clone()]).map(|m| clause.start + m.start()..clause.start + m.end()).collect();
         blanks.extend(COUNT.find_iter(&text[clause.clone()]).map(|m| clause.start + m.start()..clause.start + m.end()));
@@ -80,7 +80,8 @@ pub(super) fn named(text: &str) -> Option<Range<usize>> {
         "other",
         "whole",
     ];
-    if words::contains_any(&thing.to_ascii_lowercase(), &periods) {
+    let digits = thing.bytes().filter(u8::is_ascii_digit).count();
+    if digits >= DIGITS_OF_A_NUMBER || words::contains_any(&thing.to_ascii_lowercase(), &periods) {
         return None;
     }
     let start = thing.as_ptr() as usize - text.as_ptr() as usize;
@@ -98,7 +99,7 @@ pub(super) fn product_name(context: &Context<'_>, taken: &[Range<usize>]) -> Opt
         return Some(quote);
     }
     let variant = variant(text);
-    let first = clauses(text, taken).find_map(|clause| {
+    let first = clauses(text, &opaque(context, taken)).find_map(|clause| {
         let pieces = outside(clause, variant.as_slice());
         let things = pieces.into_iter().filter_map(|piece| {
             let thing = phrases::thing(&text[piece.clone()])?;
@@ -108,6 +109,21 @@ pub(super) fn product_name(context: &Context<'_>, taken: &[Range<usize>]) -> Opt
         things.max_by_key(|span| span.len())
     });
     first.filter(|span| is_name_sized(&text[span.clone()]))
+}
+
+/// What holds so many digits is a number of something, not its name.
+const DIGITS_OF_A_NUMBER: usize = 6;
+
+/// Spans that name no thing: what is used already, and numbers of orders and the like. `X5` may belong to a name.
+fn opaque(context: &Context<'_>, taken: &[Range<usize>]) -> Vec<Range<usize>> {
+    let slots = context.query.slots.iter().map(|slot| slot.span.clone());
+    let long = slots.filter(|span| {
+        context.query.text[span.clone()].bytes().filter(u8::is_ascii_digit).count() >= DIGITS_OF_A_NUMBER
+    });
+    let free = long.filter(|span| !taken.iter().any(|used| used.start < span.end && span.start < used.end));
+    let mut spans: Vec<Range<usize>> = taken.iter().cloned().chain(free).collect();
+    spans.sort_by_key(|span| span.start);
+    spans
 }
 
 /// A whole sentence is no name.
