@@ -18,7 +18,8 @@ impl NameIndex {
         for (position, id) in ids.enumerate() {
             for form in suffixes(id.as_str()) {
                 let canonical = canonical(form);
-                if !canonical.is_empty() {
+                // A part such as the `2` of `search__2` is a count: every number would name the tool.
+                if canonical.chars().any(char::is_alphabetic) {
                     index.by_name.entry(canonical).or_default().insert(position);
                 }
             }
@@ -102,5 +103,7 @@ mod tests {
         check(&names, "search for a tool", &[]);
         check(&names, "Search", &["search"]);
         check(&names, "", &[]);
+        check(&["search__2", "查询.3"], "评分9.2, 3.3 or v.2 of 8:3", &[]);
+        check(&["search__2"], "search__2", &["search__2"]);
     }
 }

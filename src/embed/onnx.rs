@@ -109,10 +109,15 @@ impl Model for OnnxModel {
             return Ok(Vec::new());
         }
         let clipped: Vec<&str> = texts.iter().map(|text| clip(text, self.max_tokens * MAX_CHARS_PER_TOKEN)).collect();
-        let components = self
-            .network
-            .embed(&clipped, Some(clipped.len()))
-            .map_err(|err| ModelError(format!("inference failed: {err}")))?;
+        let mut components = vec![Vec::new(); texts.len()];
+        for batch in like_lengths(&clipped) {
+            let of_batch: Vec<&str> = batch.iter().map(|at| clipped[*at]).collect();
+            let found = self
+                .network
+                .embed(&of_batch, Some(of_batch.len()))
+                .map_err(|err| ModelError(format!("inference failed: {err}")))?;
+            batch.into_iter().zip(found).for_each(|(at, found)| components[at] = found);
+        }
         texts
             .iter()
             .zip(clipped)
@@ -130,6 +135,25 @@ impl Model for OnnxModel {
     }
 }
 
+/// The texts' numbers in runs of like length: the network pads a batch to its longest text, so a short one beside a long
+/// one costs as much as that.
+fn like_lengths(texts: &[&str]) -> Vec<Vec<usize>> {
+    let mut order: Vec<usize> = (0..texts.len()).collect();
+    order.sort_by_key(|at| (texts[*at].len(), *at));
+    let mut batches: Vec<Vec<usize>> = Vec::new();
+    let mut shortest = 0;
+    for at in order {
+        match batches.last_mut() {
+            Some(batch) if texts[at].len() <= shortest * 3 / 2 + 8 => batch.push(at),
+            _ => {
+                shortest = texts[at].len();
+                batches.push(vec![at]);
+            }
+        }
+    }
+    batches
+}
+
 /// The first `max_chars` characters.
 fn clip(text: &str, max_chars: usize) -> &str {
     text.char_indices().nth(max_chars).map_or(text, |(end, _)| &text[..end])
@@ -138,6 +162,13 @@ fn clip(text: &str, max_chars: usize) -> &str {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn texts_of_like_length_share_a_run() {
+        let (long, short) = ("x".repeat(300), "y".repeat(30));
+        assert_eq!(like_lengths(&[&long, &short, "yes", &short]), [vec![2], vec![1, 3], vec![0]]);
+        assert_eq!(like_lengths(&[]), [[0usize; 0]; 0]);
+    }
 
     #[test]
     fn clipping_counts_characters_not_bytes() {

@@ -125,7 +125,7 @@ impl Fusion {
         name_cover: 0.05,
         purpose_cover: 0.05,
         boundary: 0.1,
-        clause: 0.5,
+        clause: 0.25,
         crowding: 0.3,
         gap: Gaps { of_90: 1.0, of_95: 1.5, of_98: 2.0, of_99: 2.5 },
     };
