@@ -13,7 +13,7 @@ use crate::embed::{EmbedError, Encoders};
 use crate::index::{DenseIndex, IndexError, LexicalIndex, Settings};
 use crate::registry::{CardProblem, Quarantined, Registry};
 use crate::types::encoding::hex;
-use crate::types::{CatalogVersion, IndexKind, ToolId, Vector};
+use crate::types::{CatalogVersion, IndexKind, Spread, ToolId, Vector, vector};
 
 #[derive(Debug, thiserror::Error)]
 pub enum BuildError {
@@ -34,6 +34,8 @@ pub struct DenseRows {
     pub centroid: Vec<usize>,
     /// Tool position, by row.
     pub owner: Vec<usize>,
+    /// Similarity between cards that have nothing to do with each other: what "not similar" means in this space.
+    pub unrelated: Spread,
 }
 
 /// What building took.
@@ -219,7 +221,26 @@ fn dense_rows(vectors: Vec<Vector>, counts: &[usize], settings: &Settings) -> Re
         owner.resize(rows.len(), tool);
         texts.push(span);
     }
-    Ok(DenseRows { index: DenseIndex::build(rows, settings)?, texts, centroid, owner })
+    let unrelated = unrelated(&rows, &texts);
+    Ok(DenseRows { index: DenseIndex::build(rows, settings)?, texts, centroid, owner, unrelated })
+}
+
+/// Tools whose cards are compared with each other: enough for a mean and a deviation.
+const COMPARED: usize = 48;
+
+/// How close the first text of one tool comes to the texts of another. Most pairs of tools are unrelated.
+fn unrelated(rows: &[Vector], texts: &[Range<usize>]) -> Spread {
+    let step = texts.len().div_ceil(COMPARED).max(1);
+    let drawn: Vec<&Range<usize>> = texts.iter().step_by(step).filter(|span| !span.is_empty()).collect();
+    let mut similarities = Vec::with_capacity(drawn.len() * drawn.len());
+    for (at, one) in drawn.iter().enumerate() {
+        for (_, other) in drawn.iter().enumerate().filter(|(other, _)| *other != at) {
+            let first = rows[one.start].as_slice();
+            let closest = rows[(*other).clone()].iter().map(|row| vector::dot(first, row.as_slice()));
+            similarities.push(closest.fold(-1.0, f32::max));
+        }
+    }
+    Spread::of(&similarities)
 }
 
 fn halves(digest: &[u8]) -> [u128; 2] {

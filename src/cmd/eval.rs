@@ -25,6 +25,9 @@ pub struct Args {
     /// Ask each row against its own candidates instead of the whole registry.
     #[arg(long)]
     pub candidates: bool,
+    /// Ask each row once more with its right tools hidden, where no tool is right; at the route stage.
+    #[arg(long)]
+    pub hide_answer: bool,
     /// Make the first N rows per tool of --examples-from example utterances.
     #[arg(long, value_name = "N", requires = "examples_from")]
     pub examples: Option<NonZeroUsize>,
@@ -63,6 +66,10 @@ pub fn run(args: Args) -> Result<(), Failure> {
         );
     }
     settings.log_level = "warn".into();
+    if args.hide_answer && args.stage == StageArg::Prefilter {
+        let error = anyhow::anyhow!("--hide-answer asks for whole answers, --stage prefilter for rankings");
+        return Err(Failure::unusable(error).remedy("leave one of them out"));
+    }
     logging::init(&settings)?;
     let options = evaluate::Options {
         queries: args.queries,
@@ -71,6 +78,7 @@ pub fn run(args: Args) -> Result<(), Failure> {
             StageArg::Route => Stage::Route,
         },
         candidates: args.candidates,
+        hide_answer: args.hide_answer,
         examples: args.examples.map(NonZeroUsize::get).zip(args.examples_from),
         limit: args.limit.map(NonZeroUsize::get),
         seed: args.seed,
@@ -90,13 +98,13 @@ pub fn run(args: Args) -> Result<(), Failure> {
 }
 
 /// On standard error, and only if that is a terminal.
-fn progress_bar() -> ProgressBar {
+pub(super) fn progress_bar() -> ProgressBar {
     let style =
         ProgressStyle::with_template("{msg:>9} {wide_bar} {pos}/{len} {eta}").unwrap_or(ProgressStyle::default_bar());
     ProgressBar::new(0).with_style(style)
 }
 
-fn show(bar: &ProgressBar, progress: Progress) {
+pub(super) fn show(bar: &ProgressBar, progress: Progress) {
     let (message, done, total) = match progress {
         Progress::Embedding { done, total } => ("embedding", done, total),
         Progress::Scoring { done, total } => ("scoring", done, total),

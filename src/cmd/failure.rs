@@ -81,9 +81,11 @@ impl From<Problems> for Failure {
 impl From<StartError> for Failure {
     fn from(error: StartError) -> Self {
         match error {
-            StartError::Registry(_) | StartError::Strict(_) | StartError::Llm(_) | StartError::Log(_) => {
-                Self::unusable(error)
-            }
+            StartError::Registry(_)
+            | StartError::Strict(_)
+            | StartError::Llm(_)
+            | StartError::Log(_)
+            | StartError::Confidence { .. } => Self::unusable(error),
             StartError::Embed(EmbedError::NoRuntime(_) | EmbedError::Model { .. }) => Self::unusable(error),
             StartError::Embed(EmbedError::Overloaded | EmbedError::Stopped | EmbedError::Deadline)
             | StartError::Store(_)

@@ -6,6 +6,7 @@ mod options;
 mod progress;
 mod render;
 
+mod calibrate;
 mod config;
 mod eval;
 mod route;
@@ -45,6 +46,8 @@ enum Command {
     Route(route::Args),
     /// Score a labelled set, as docs/EVALUATION.md describes
     Eval(eval::Args),
+    /// Fit the confidence of each encoder to labelled sets, as docs/CALIBRATION.md describes
+    Calibrate(calibrate::Args),
     /// Check or print the effective configuration
     Config(config::Args),
 }
@@ -55,6 +58,7 @@ pub fn run() -> ExitCode {
         Command::Serve(args) => serve::run(args),
         Command::Route(args) => route::run(args),
         Command::Eval(args) => eval::run(args),
+        Command::Calibrate(args) => calibrate::run(args),
         Command::Config(args) => config::run(args),
     };
     match result {

@@ -30,6 +30,8 @@ pub(super) struct Profile {
     pub(super) dim: usize,
     pub(super) languages: Vec<String>,
     pub(super) prefix: Prefix,
+    /// Coefficients of its confidence model, where it has been calibrated.
+    pub(super) confidence: Option<BTreeMap<String, f64>>,
     /// The key of its vectors in the store.
     pub(super) fingerprint: String,
 }
@@ -70,6 +72,11 @@ impl Encoder {
     /// As declared: two-letter codes.
     pub fn languages(&self) -> &[String] {
         &self.profile.languages
+    }
+
+    /// Coefficients of its confidence model by name, where it has been calibrated.
+    pub fn confidence(&self) -> Option<&BTreeMap<String, f64>> {
+        self.profile.confidence.as_ref()
     }
 
     /// Whether text in `language` gets a vector that means something. `Other` stands for all languages without a name
@@ -312,6 +319,7 @@ mod tests {
             dim: 1,
             languages: vec!["en".to_owned()],
             prefix: Prefix { query: "query: ".to_owned(), passage: "passage: ".to_owned() },
+            confidence: None,
             fingerprint: "echo".to_owned(),
         };
         let store = Arc::new(Store::in_memory().unwrap());

@@ -44,6 +44,7 @@ pub(super) fn open(name: &str, environment: &Environment, threads: usize) -> Res
         dim,
         languages: languages(name).iter().map(|language| (*language).to_owned()).collect(),
         prefix: prefix(name),
+        confidence: None,
         fingerprint,
     };
     let loader: Loader = Arc::new(move || Ok(Box::new(load()?) as Box<dyn Model>));

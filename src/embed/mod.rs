@@ -21,6 +21,7 @@ use std::path::PathBuf;
 
 pub use encoder::Encoder;
 pub use encoders::Encoders;
+pub use manifest::WordsManifest;
 pub use table::{TableError, replace_table, replace_table_in};
 pub use worker::{Model, ModelError};
 

@@ -38,6 +38,7 @@ pub(super) fn open(
         dim: folder.manifest.dims,
         languages: folder.manifest.languages.clone(),
         prefix: folder.manifest.prefix.clone(),
+        confidence: folder.manifest.confidence.clone(),
         fingerprint: folder.manifest.fingerprint(),
     };
     let environment = environment.clone();

@@ -5,6 +5,7 @@
 
 mod rows;
 
+mod calibrate;
 mod calibration;
 mod interval;
 mod latency;
@@ -18,6 +19,9 @@ mod score_route;
 mod tools;
 mod variants;
 
+pub use calibrate::{
+    Calibrated, Options as CalibrateOptions, Set as CalibrationSet, Thresholds, WriteError, calibrate,
+};
 pub use calibration::Bin;
 pub use interval::Figure;
 pub use latency::Latency;
@@ -60,6 +64,8 @@ pub struct Options {
     pub candidates: bool,
     /// The first so many rows per tool of a file become example utterances.
     pub examples: Option<(usize, PathBuf)>,
+    /// Ask each row with a right tool once more without it ([`Stage::Route`]): no tool is right then.
+    pub hide_answer: bool,
     /// Score so many rows, drawn without replacement.
     pub limit: Option<usize>,
     pub seed: u64,
@@ -99,7 +105,8 @@ impl EvalError {
                 | StartError::Embed(_)
                 | StartError::Store(_)
                 | StartError::Log(_)
-                | StartError::Llm(_) => true,
+                | StartError::Llm(_)
+                | StartError::Confidence { .. } => true,
                 StartError::Build(_) | StartError::Interrupted(_) => false,
             },
             Self::Temporary { .. } | Self::AllFailed { .. } => false,
@@ -139,7 +146,13 @@ pub async fn evaluate(
 
     let total = plan.rows.len();
     let subject = Served { router, budget };
-    let runner = Runner { subject: &subject, tools: &tools, stage: options.stage, candidates: options.candidates };
+    let runner = Runner {
+        subject: &subject,
+        tools: &tools,
+        stage: options.stage,
+        candidates: options.candidates,
+        hide_answer: options.hide_answer,
+    };
     let scored = runner.run(&plan.rows, &|done| progress(Progress::Scoring { done, total })).await;
     subject.router.shutdown().await;
 

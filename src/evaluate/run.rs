@@ -61,6 +61,8 @@ pub(super) struct RowScore {
     pub prefilter: Option<PrefilterScore>,
     /// Only at [`Stage::Route`].
     pub route: Option<RouteScore>,
+    /// With the right tools hidden: whether the answer was no tool.
+    pub twin: Option<bool>,
 }
 
 pub(super) struct Runner<'a, S> {
@@ -68,6 +70,8 @@ pub(super) struct Runner<'a, S> {
     pub tools: &'a Tools,
     pub stage: Stage,
     pub candidates: bool,
+    /// Ask rows with a right tool once more without it.
+    pub hide_answer: bool,
 }
 
 impl<S: Subject> Runner<'_, S> {
@@ -83,7 +87,7 @@ impl<S: Subject> Runner<'_, S> {
                     scored.nothing_eligible += 1;
                     let route = (self.stage == Stage::Route).then(|| score_route::score(row, &Answer::NoTool, 1.0));
                     let prefilter = score_prefilter::score(row, &Ranked::default());
-                    scored.rows.push(RowScore { prefilter, route });
+                    scored.rows.push(RowScore { prefilter, route, twin: None });
                 }
                 Eligible::VariantMissing => scored.variant_missing += 1,
             }
@@ -113,7 +117,23 @@ impl<S: Subject> Runner<'_, S> {
         };
         // The prefilter is scored on the rows that have something to find.
         let prefilter = if row.gold.is_empty() { None } else { self.rank(row, &request, scored).await };
-        scored.rows.push(RowScore { prefilter, route });
+        let twin = self.ask_twin(row, scored).await;
+        scored.rows.push(RowScore { prefilter, route, twin });
+    }
+
+    /// `None` where there is no twin, or nothing would be left to choose from.
+    async fn ask_twin(&self, row: &Row, scored: &mut Scored) -> Option<bool> {
+        if !self.hide_answer || self.stage != Stage::Route || row.gold.is_empty() {
+            return None;
+        }
+        let Eligible::Only(names) = self.tools.hiding_the_answer(row, self.candidates) else { return None };
+        match self.subject.route(request(row, names)).await {
+            Ok(decision) => Some(matches!(decision.outcome, Outcome::NoTool { .. })),
+            Err(err) => {
+                scored.failed(row, &err);
+                Some(false)
+            }
+        }
     }
 
     async fn rank(&self, row: &Row, request: &RouteRequest, scored: &mut Scored) -> Option<PrefilterScore> {
@@ -191,7 +211,7 @@ impl Scored {
 }
 
 /// The same request for every row, whatever its label says: one call, cache off.
-fn request(row: &Row, tools: Vec<String>) -> RouteRequest {
+pub(super) fn request(row: &Row, tools: Vec<String>) -> RouteRequest {
     RouteRequest {
         utterance: row.query.clone(),
         history: row.history.clone(),

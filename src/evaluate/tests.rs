@@ -116,8 +116,12 @@ fn scripted() -> Scripted {
 }
 
 async fn score(subject: &Scripted, rows: &[Row], stage: Stage, candidates: bool) -> Report {
+    score_with(subject, rows, stage, candidates, false).await
+}
+
+async fn score_with(subject: &Scripted, rows: &[Row], stage: Stage, candidates: bool, hide_answer: bool) -> Report {
     let tools = Tools::new(&registry(&TOOLS), &BTreeMap::new(), rows);
-    let scored = Runner { subject, tools: &tools, stage, candidates }.run(rows, &|_| ()).await;
+    let scored = Runner { subject, tools: &tools, stage, candidates, hide_answer }.run(rows, &|_| ()).await;
     Report::new(stage, tools.count(), LeftOutCounts::new(), scored, Vec::new())
 }
 
@@ -175,6 +179,29 @@ fn figures(report: &Report) -> (Value, String) {
 }
 
 #[tokio::test]
+async fn with_the_answer_hidden_only_no_tool_is_right() {
+    let subject = scripted();
+    let report = score_with(&subject, &set(), Stage::Route, false, true).await;
+    let requests = subject.requests.lock().unwrap();
+    let twins: Vec<&[String]> =
+        requests.iter().map(|request| request.narrowing.tools.as_slice()).filter(|tools| !tools.is_empty()).collect();
+    // In the order of the rows: 退款, parcel, both, track it, 问一下; an open question is no abstaining.
+    assert_eq!(twins, [&["faq", "track"][..], &["faq", "refund"], &["faq"], &["faq", "refund"], &["refund"]]);
+    let report = report.to_json();
+    assert_eq!(report["abstain"], json!({"precision": 1.0, "recall": 1.0 / 7.0, "hidden_answer_recall": 0.0}));
+    assert_eq!((&report["rows"]["abstain"]["recall"], &report["queries"]), (&json!(7), &json!(7)));
+    // Nothing else changes.
+    let plain = score(&scripted(), &set(), Stage::Route, false).await.to_json();
+    assert_eq!((&report["top1"], &report["no_tool"]), (&plain["top1"], &plain["no_tool"]));
+    assert_eq!(plain.get("abstain"), None);
+
+    let silent = score_with(&Scripted::default(), &set(), Stage::Route, false, true).await.to_json();
+    assert_eq!(silent["abstain"], json!({"precision": 7.0 / 12.0, "recall": 1.0, "hidden_answer_recall": 1.0}));
+    let narrowed = score_with(&Scripted::default(), &set(), Stage::Route, true, true).await.to_json();
+    assert_eq!(narrowed["abstain"]["recall"], json!(1.0), "row 5 has one tool left");
+}
+
+#[tokio::test]
 async fn row_order_changes_no_figure() {
     for stage in [Stage::Prefilter, Stage::Route] {
         let expect = figures(&score(&scripted(), &set(), stage, false).await);
@@ -201,7 +228,9 @@ fn a_run_without_a_single_answer_is_a_failure() {
     let failed = Scored { failed_requests: 2, ..Scored::default() };
     assert!(failed.all_failed());
     assert!(!Scored { answered: 1, ..failed }.all_failed());
-    assert!(!Scored { rows: vec![RowScore { prefilter: None, route: None }], ..Scored::default() }.all_failed());
+    assert!(
+        !Scored { rows: vec![RowScore { prefilter: None, route: None, twin: None }], ..Scored::default() }.all_failed()
+    );
 }
 
 #[test]

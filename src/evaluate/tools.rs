@@ -80,6 +80,20 @@ impl Tools {
         }
     }
 
+    /// What is left of [`Tools::eligible`] when no tool that counts as right may be chosen.
+    pub fn hiding_the_answer(&self, row: &Row, candidates: bool) -> Eligible {
+        let hidden = |id: &ToolId| row.accepts(id.as_str()) || row.accepts(&self.label(id));
+        match self.eligible(row, candidates) {
+            Eligible::Everything => Eligible::only(self.served.keys().filter(|id| !hidden(id))),
+            Eligible::Only(names) => {
+                let ids: Vec<ToolId> = names.into_iter().map(ToolId::new).filter(|id| !hidden(id)).collect();
+                Eligible::only(&ids)
+            }
+            Eligible::Nothing => Eligible::Nothing,
+            Eligible::VariantMissing => Eligible::VariantMissing,
+        }
+    }
+
     fn listed(&self, row: &Row, list: &[String]) -> Eligible {
         let mut ids: Vec<&ToolId> = Vec::new();
         for name in list {

@@ -22,13 +22,14 @@ pub use crate::retrieve::Narrowing;
 
 use crate::cache::DecisionCache;
 use crate::catalog::CatalogHandle;
+use crate::decide::confidence::{Features, Models, UnknownFeature};
 use crate::decide::llm::Llm;
 use crate::decision::log::DecisionLog;
 use crate::decision::redact::Salt;
 use crate::embed::Encoders;
 use crate::registry::{Quarantined, Registry};
 use crate::store::Store;
-use crate::types::{Candidate, Problem, ToolId, Turn};
+use crate::types::{Candidate, Confidence, Problem, ToolId, Turn};
 
 /// What a caller asks.
 #[derive(Debug, Clone, Default)]
@@ -121,6 +122,8 @@ pub enum StartError {
     Log(#[from] crate::decision::log::LogError),
     #[error("llm settings cannot be used: {0}")]
     Llm(String),
+    #[error("model {encoder}: manifest.toml, [confidence]: {source}")]
+    Confidence { encoder: String, source: UnknownFeature },
     /// A background task did not finish.
     #[error("interrupted")]
     Interrupted(#[from] tokio::task::JoinError),
@@ -144,6 +147,17 @@ pub struct Ranking {
     pub shortlist: usize,
 }
 
+/// What the local decider would choose, and what its confidence is computed from.
+#[derive(Debug, Clone, PartialEq)]
+pub struct FirstChoice {
+    pub tool: ToolId,
+    pub features: Features,
+    /// The encoder that read the utterance; `None` when words alone decided.
+    pub encoder: Option<String>,
+    /// As computed by the model in use.
+    pub confidence: Confidence,
+}
+
 /// The router: loaded once, shared by every request.
 pub struct Router {
     settings: Settings,
@@ -151,6 +165,7 @@ pub struct Router {
     encoders: Arc<Encoders>,
     store: Arc<Store>,
     llm: Option<Llm>,
+    models: Models,
     cache: DecisionCache,
     pending: pending::PendingCalls,
     log: DecisionLog,

@@ -7,9 +7,10 @@ use std::time::Instant;
 use serde_json::Value;
 
 use super::pending::Pending;
-use super::{Ranking, RouteError, RouteRequest, Router};
+use super::{FirstChoice, Ranking, RouteError, RouteRequest, Router};
 use crate::cache::{Key, KeyParts, Lookup};
-use crate::catalog::Catalog;
+use crate::catalog::{Catalog, Tool};
+use crate::decide::confidence::Model;
 use crate::decide::llm::LlmError;
 use crate::decide::{self, Answer, Request, Verdict, local};
 use crate::decision::{
@@ -21,7 +22,9 @@ use crate::retrieve::{self, Eligible};
 use crate::telemetry::names;
 use crate::text::{self, Language, Query, TextError};
 use crate::tool::canonical_json;
-use crate::types::{Caller, Candidate, Confidence, Deadline, DecisionId, FieldProblem, Problem, Turn, Vector};
+use crate::types::{
+    Caller, Candidate, Confidence, Deadline, DecisionId, Evidence, FieldProblem, Problem, Turn, Vector,
+};
 
 /// Earlier turns that are read; older ones are left out and the decision says so.
 const MAX_TURNS: usize = 50;
@@ -45,6 +48,36 @@ struct Work<'a> {
     eligible: Eligible,
     deadline: Deadline,
     degraded: BTreeSet<Degraded>,
+}
+
+/// What the prefilter found.
+struct Prefiltered {
+    /// Best first.
+    candidates: Vec<Candidate>,
+    evidence: Evidence,
+    /// The encoder that read the utterance; `None` when words alone decided.
+    encoder: Option<String>,
+}
+
+impl Work<'_> {
+    fn request<'b>(
+        &'b self,
+        tools: &'b [&'b Tool],
+        candidates: &'b [Candidate],
+        evidence: &'b Evidence,
+        model: Model,
+    ) -> Request<'b> {
+        Request {
+            query: &self.query,
+            history: self.history,
+            session: &self.request.session_state,
+            tools,
+            candidates,
+            evidence,
+            model,
+            max_calls: max_calls(self.request),
+        }
+    }
 }
 
 impl Router {
@@ -91,9 +124,37 @@ impl Router {
     ) -> Result<Ranking, RouteError> {
         let mut work = self.begin(request, caller, deadline)?;
         let mut timings = Timings::new();
-        let candidates = self.prefilter(&mut work, &mut timings, top).await?;
+        let candidates = self.prefilter(&mut work, &mut timings, top).await?.candidates;
         let shortlist = retrieve::shortlist_len(&candidates, &self.settings.retrieve);
         Ok(Ranking { candidates, shortlist })
+    }
+
+    /// What the local decider would choose, without deciding: what `calibrate` fits its model to. `None` when there is
+    /// nothing to choose from.
+    ///
+    /// # Errors
+    /// As [`Router::route`].
+    pub async fn first_choice(
+        &self,
+        request: &RouteRequest,
+        caller: &Caller,
+        deadline: Deadline,
+    ) -> Result<Option<FirstChoice>, RouteError> {
+        let mut work = self.begin(request, caller, deadline)?;
+        if work.eligible.is_empty() {
+            return Ok(None);
+        }
+        let Prefiltered { candidates, evidence, encoder } = self.shortlist(&mut work, &mut Timings::new()).await?;
+        let catalog = Arc::clone(&work.catalog);
+        let tools = retrieve::stable_order(&catalog, &candidates);
+        let model = self.models.of(encoder.as_deref());
+        let request = work.request(&tools, &candidates, &evidence, model);
+        Ok(local::first_choice(&request).map(|(tool, features)| FirstChoice {
+            tool,
+            features,
+            encoder,
+            confidence: model.probability(&features),
+        }))
     }
 
     async fn decide(
@@ -192,22 +253,13 @@ impl Router {
                 .get(handle, &work.caller.tenant, &work.request.session_id)
                 .ok_or("the open question is not known any more")
         });
-        let top = self.settings.retrieve.hand_on_all_up_to.max(self.settings.retrieve.shortlist_max) + MAX_NAMED;
-        let mut candidates = self.prefilter(&mut work, &mut timings, top).await?;
-        candidates.truncate(retrieve::shortlist_len(&candidates, &self.settings.retrieve));
+        let Prefiltered { mut candidates, evidence, encoder } = self.shortlist(&mut work, &mut timings).await?;
         if let Some(Ok(pending)) = &pending {
             keep_on_shortlist(&mut candidates, pending, &work);
         }
         let catalog = Arc::clone(&work.catalog);
         let tools = retrieve::stable_order(&catalog, &candidates);
-        let request = Request {
-            query: &work.query,
-            history: work.history,
-            session: &work.request.session_state,
-            tools: &tools,
-            candidates: &candidates,
-            max_calls: max_calls(work.request),
-        };
+        let request = work.request(&tools, &candidates, &evidence, self.models.of(encoder.as_deref()));
         let deciding = Instant::now();
         let resumed = pending.as_ref().and_then(|p| p.as_ref().ok()).and_then(|open| resume(&request, open));
         let mut answer = match resumed {
@@ -252,19 +304,29 @@ impl Router {
         })
     }
 
+    /// The candidates a decider gets to see.
+    async fn shortlist(&self, work: &mut Work<'_>, timings: &mut Timings) -> Result<Prefiltered, RouteError> {
+        let settings = &self.settings.retrieve;
+        let top = settings.hand_on_all_up_to.max(settings.shortlist_max) + MAX_NAMED;
+        let mut found = self.prefilter(work, timings, top).await?;
+        found.candidates.truncate(retrieve::shortlist_len(&found.candidates, settings));
+        Ok(found)
+    }
+
     /// Embeds the utterance and ranks the eligible tools.
     async fn prefilter(
         &self,
         work: &mut Work<'_>,
         timings: &mut Timings,
         top: usize,
-    ) -> Result<Vec<Candidate>, RouteError> {
+    ) -> Result<Prefiltered, RouteError> {
         let embedding = Instant::now();
         let vector = self.embed(work).await?;
         timings.insert(Stage::Embed, embedding.elapsed());
         let ranking = Instant::now();
         let context = retrieve::context(&work.catalog, work.history);
         let (catalog, query, eligible) = (Arc::clone(&work.catalog), work.query.clone(), work.eligible.clone());
+        let encoder = vector.as_ref().map(|(encoder, _)| encoder.clone());
         let rank = move || {
             let vector = vector.as_ref().map(|(encoder, vector)| (encoder.as_str(), vector));
             retrieve::rank(&catalog, &query, vector, &eligible, &context, top)
@@ -277,7 +339,8 @@ impl Router {
                 .map_err(|_| RouteError::Internal("ranking was interrupted".into()))?
         };
         timings.insert(Stage::Prefilter, ranking.elapsed());
-        ranked.map_err(|error| RouteError::Internal(error.to_string()))
+        let (candidates, evidence) = ranked.map_err(|error| RouteError::Internal(error.to_string()))?;
+        Ok(Prefiltered { candidates, evidence, encoder })
     }
 
     /// The utterance's vector with its encoder's name; `None` when words alone decide, which the decision then says.

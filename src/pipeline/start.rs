@@ -1,5 +1,6 @@
 //! Loading everything once.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -11,10 +12,11 @@ use super::pending::PendingCalls;
 use super::{Router, Settings, StartError};
 use crate::cache::DecisionCache;
 use crate::catalog::{CatalogBuilder, CatalogHandle};
+use crate::decide::confidence::{Model, Models};
 use crate::decide::llm::Llm;
 use crate::decision::log::DecisionLog;
 use crate::decision::redact::Salt;
-use crate::embed::Encoders;
+use crate::embed::{Encoders, WordsManifest};
 use crate::registry::{self, Registry};
 use crate::store::Store;
 use crate::text;
@@ -40,6 +42,7 @@ impl Router {
         let (catalogs, _) = CatalogHandle::first(builder, registry, progress).await?;
         report(&catalogs.load());
         warm_up(&encoders).await?;
+        let models = confidence_models(&settings, &encoders)?;
         Ok(Arc::new(Self {
             cache: DecisionCache::new(settings.cache.clone()),
             pending: PendingCalls::new(),
@@ -49,10 +52,31 @@ impl Router {
             encoders,
             store,
             llm,
+            models,
             log,
             salt,
         }))
     }
+}
+
+/// The confidence model of each encoder; one that was never calibrated has the default.
+fn confidence_models(settings: &Settings, encoders: &Encoders) -> Result<Models, StartError> {
+    let model = |encoder: &str, named: &BTreeMap<String, f64>| {
+        Model::from_named(named).map_err(|source| StartError::Confidence { encoder: encoder.to_owned(), source })
+    };
+    let mut by_encoder = BTreeMap::new();
+    for encoder in encoders.all() {
+        match encoder.confidence() {
+            Some(named) => drop(by_encoder.insert(encoder.name().to_owned(), model(encoder.name(), named)?)),
+            None => tracing::info!(
+                encoder = encoder.name(),
+                "never calibrated: confidences are rough; see `pointsman calibrate`"
+            ),
+        }
+    }
+    let words = WordsManifest::read(&settings.embed.models_dir)?.confidence;
+    let words = words.map(|named| model("words", &named)).transpose()?;
+    Ok(Models::new(by_encoder, words))
 }
 
 /// Runs what is set up on first use, so that the first request is as fast as the hundredth.

@@ -4,6 +4,7 @@
 //! Does not know: how a tool is finally chosen, what an embedding is made with, or the transport.
 
 mod eligible;
+mod evidence;
 mod fusion;
 mod shortlist;
 mod signals;
@@ -18,7 +19,7 @@ pub use signals::{Context, SignalValues, context, signals};
 use crate::catalog::Catalog;
 use crate::index::IndexError;
 use crate::text::Query;
-use crate::types::{Candidate, Vector};
+use crate::types::{Candidate, Evidence, Vector};
 
 /// How the signals are fused and how many candidates are handed on.
 #[derive(Debug, Clone, PartialEq)]
@@ -31,7 +32,7 @@ pub struct Settings {
     pub shortlist_max: usize,
 }
 
-/// Ranks the eligible tools: best first, equal scores by tool id, at most `top`.
+/// Ranks the eligible tools: best first, equal scores by tool id, at most `top`. With the ranking comes what it shows.
 ///
 /// `vector` is the utterance's embedding with the name of its encoder; without one, words alone decide.
 ///
@@ -44,7 +45,7 @@ pub fn rank(
     eligible: &Eligible,
     context: &Context,
     top: usize,
-) -> Result<Vec<Candidate>, IndexError> {
+) -> Result<(Vec<Candidate>, Evidence), IndexError> {
     let signals = signals(catalog, query, vector, eligible, context)?;
     let weights = match vector {
         Some((encoder, _)) => Weights::of_encoder(encoder, query),
@@ -56,10 +57,15 @@ pub fn rank(
     // Positions are in id order, so the index itself breaks ties by id.
     order.sort_by(|&a, &b| fused[a].descending(fused[b]).then(a.cmp(&b)));
     order.truncate(top);
-    let candidates = order.into_iter().map(|i| Candidate {
-        tool: catalog.tools[positions[i]].id().clone(),
-        score: fused[i],
-        signals: signals.iter().map(|signal| (signal.kind, signal.values[i])).collect::<BTreeMap<_, _>>(),
-    });
-    Ok(candidates.collect())
+    let candidates: Vec<Candidate> = order
+        .into_iter()
+        .map(|i| Candidate {
+            tool: catalog.tools[positions[i]].id().clone(),
+            score: fused[i],
+            signals: signals.iter().map(|signal| (signal.kind, signal.values[i])).collect::<BTreeMap<_, _>>(),
+        })
+        .collect();
+    let encoder = vector.map(|(encoder, _)| encoder);
+    let evidence = evidence::evidence(catalog, query, encoder, eligible, &signals, &candidates);
+    Ok((candidates, evidence))
 }

@@ -41,6 +41,7 @@ pub(super) fn change(error: &StartError) -> Status {
         | StartError::Build(_)
         | StartError::Log(_)
         | StartError::Llm(_)
+        | StartError::Confidence { .. }
         | StartError::Interrupted(_) => internal(error, UNCHANGED),
     }
 }

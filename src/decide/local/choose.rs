@@ -15,7 +15,7 @@ use crate::decide::{Answer, Proposal, Request, Verdict};
 use crate::decision::NoToolReason;
 use crate::text::{Language, SlotKind, tokenise};
 use crate::tool::{ConfirmedBy, SideEffect};
-use crate::types::{Candidate, Confidence, FieldProblem, Role, Signal, Turn};
+use crate::types::{Candidate, Confidence, FieldProblem, Role, Signal, ToolId, Turn};
 
 /// How many candidates, from the top, are weighed.
 const WEIGHED: usize = 8;
@@ -40,18 +40,13 @@ struct Weighed<'a> {
 
 /// Decides without a model.
 pub fn decide(request: &Request<'_>, settings: &Settings) -> Answer {
-    let mut weighed: Vec<Weighed<'_>> = request
-        .candidates
-        .iter()
-        .take(WEIGHED)
-        .filter_map(|candidate| Some(weigh(request.tool(&candidate.tool)?, candidate, request)))
-        .filter(|weighed| !lacks_token(weighed))
-        .collect();
-    weighed.sort_by(|a, b| b.total.total_cmp(&a.total).then_with(|| a.tool.id().cmp(b.tool.id())));
+    let weighed = weigh_all(request);
     let Some(best) = weighed.first() else {
         return answer(Verdict::NoTool(NoToolReason::NothingFits), Confidence::ZERO);
     };
-    let confidence = confidence_of(best, weighed.get(1), request);
+    let features = features(best, weighed.get(1), request);
+    let confidence = request.model.probability(&features);
+    tracing::debug!(tool = %best.tool.id(), ?features, %confidence, "first candidate weighed");
     let mut verdict = verdict(best, confidence, settings);
     let mut notes = Vec::new();
     if let Verdict::Call(calls) = &mut verdict {
@@ -62,7 +57,32 @@ pub fn decide(request: &Request<'_>, settings: &Settings) -> Answer {
         calls.extend(further);
         calls.truncate(request.max_calls);
     }
-    Answer { notes, ..answer(verdict, confidence) }
+    let mut answer = Answer { notes, ..answer(verdict, confidence) };
+    if features.unsupported && !features.named {
+        // That nothing fits is no better known than that something does.
+        answer.confidence = confidence::cap_unsupported(answer.confidence);
+    }
+    answer
+}
+
+/// The tool the decider would take, whatever it makes of it, and what its confidence is computed from.
+pub fn first_choice(request: &Request<'_>) -> Option<(ToolId, Features)> {
+    let weighed = weigh_all(request);
+    let best = weighed.first()?;
+    Some((best.tool.id().clone(), features(best, weighed.get(1), request)))
+}
+
+/// Best first.
+fn weigh_all<'a>(request: &Request<'a>) -> Vec<Weighed<'a>> {
+    let mut weighed: Vec<Weighed<'_>> = request
+        .candidates
+        .iter()
+        .take(WEIGHED)
+        .filter_map(|candidate| Some(weigh(request.tool(&candidate.tool)?, candidate, request)))
+        .filter(|weighed| !lacks_token(weighed))
+        .collect();
+    weighed.sort_by(|a, b| b.total.total_cmp(&a.total).then_with(|| a.tool.id().cmp(b.tool.id())));
+    weighed
 }
 
 fn weigh<'a>(tool: &'a Tool, candidate: &'a Candidate, request: &Request<'_>) -> Weighed<'a> {
@@ -123,18 +143,17 @@ fn fit(extraction: &Extraction, request: &Request<'_>) -> f32 {
     taken.count() as f32 / ids.len() as f32
 }
 
-fn confidence_of(best: &Weighed<'_>, second: Option<&Weighed<'_>>, request: &Request<'_>) -> Confidence {
+fn features(best: &Weighed<'_>, second: Option<&Weighed<'_>>, request: &Request<'_>) -> Features {
     let words = tokenise(&request.query.retrieval_text()).len();
-    let mut features = Features::of_ranking(best.candidate, None, words);
+    let mut features = Features::of_ranking(best.candidate, None, request.evidence, words);
     if let Some(second) = second {
         features.margin = (best.total - second.total).clamp(0.0, features.margin);
     }
     features.fit = best.fit;
     features.complete = best.checked.is_ok();
     features.pinned |= just_used(best.candidate, request.history) || continues(best.tool, request);
-    let confidence = confidence::local(&features, request.query.language == Language::En);
-    tracing::debug!(tool = %best.tool.id(), ?features, %confidence, "first candidate weighed");
-    confidence
+    features.unsupported = request.query.language == Language::Other;
+    features
 }
 
 /// The conversation has just led to this tool: its preview was the last result.

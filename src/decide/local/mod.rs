@@ -7,7 +7,7 @@ mod choose;
 pub(super) mod extract;
 mod resume;
 
-pub use choose::decide;
+pub use choose::{decide, first_choice};
 pub use extract::{Extraction, extract};
 pub use resume::{Resumed, resume};
 
