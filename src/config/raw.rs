@@ -77,7 +77,7 @@ section!(Index { mode: IndexMode = IndexMode::Auto, exact_up_to: u64 = 20_000 })
 
 section!(Prefilter { hand_on_all_up_to: u64 = 15, shortlist_min: u64 = 5, shortlist_max: u64 = 8 });
 
-section!(Local { min_confidence: f64 = 0.35, min_confidence_write: f64 = 0.5, no_tool_below: f64 = 0.35 });
+section!(Local { min_confidence: f64 = 0.16, min_confidence_write: f64 = 0.5, no_tool_below: f64 = 0.16 });
 
 section!(Llm {
     base_url: String = String::new(),

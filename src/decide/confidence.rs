@@ -16,6 +16,8 @@ use crate::types::{Candidate, Confidence, Evidence, Signal};
 pub struct Features {
     /// Best similarity, in deviations above that of unrelated cards of the catalog.
     pub related: f32,
+    /// Mean similarity of all tools, in the same unit: whether the utterance is about what the catalog is about.
+    pub in_domain: f32,
     /// Best similarity, in deviations above all tools' similarity to this utterance, minus what chance would give.
     pub stands_out: f32,
     /// How far the similarity is ahead of the best other tool's, in deviations; negative when it is behind.
@@ -34,9 +36,16 @@ pub struct Features {
     pub length: f32,
     /// Share of the ids and numbers in the utterance that the tool can take; 1 when there are none.
     pub fit: f32,
+    /// An id of the utterance became an argument.
+    pub takes_id: bool,
     /// All required arguments stand in the conversation.
     pub complete: bool,
-    /// The utterance names the tool, or the conversation has just led to it.
+    /// The tool requires no argument, so being complete says little.
+    pub needs_nothing: bool,
+    /// There were earlier turns.
+    pub follows: bool,
+    /// The utterance names the tool, or the conversation has just led to it. Too rare in labelled sets to be fitted:
+    /// see [`PINNED`].
     pub pinned: bool,
     /// The utterance names the tool.
     pub named: bool,
@@ -48,6 +57,8 @@ pub struct Features {
 const MARGIN_CAP: f32 = 4.0;
 /// Deviations beyond which more says nothing more.
 const DEVIATIONS_CAP: f32 = 6.0;
+/// What it is worth to be pinned, in logarithmic odds: about twenty to one.
+const PINNED: f64 = 3.0;
 /// Most that is claimed of an utterance in a language nothing here was made for, unless it names a tool.
 pub const UNSUPPORTED_CAP: f32 = 0.15;
 
@@ -65,14 +76,16 @@ impl Features {
         };
         let (stands_out, dense_lead) = against_others(Signal::DenseBest);
         let (words_stand_out, words_lead) = against_others(Signal::Lexical);
-        let related = match (signal(Signal::DenseBest), &evidence.unrelated) {
+        let against_unrelated = |value: Option<f32>| match (value, &evidence.unrelated) {
             (Some(value), Some(unrelated)) => capped(unrelated.standardise(value)),
             (None, _) | (_, None) => 0.0,
         };
+        let mean = evidence.signals.get(&Signal::DenseBest).map(|all| all.spread.mean);
         let margin = second.map_or(MARGIN_CAP, |second| best.score.get() - second.score.get());
         let named = signal(Signal::Named).is_some_and(|strength| strength > 0.0);
         Self {
-            related,
+            related: against_unrelated(signal(Signal::DenseBest)),
+            in_domain: against_unrelated(mean),
             stands_out,
             dense_lead,
             words_stand_out,
@@ -82,7 +95,10 @@ impl Features {
             margin: margin.clamp(0.0, MARGIN_CAP),
             length: (1.0 + words as f32).ln(),
             fit: 1.0,
+            takes_id: false,
             complete: false,
+            needs_nothing: false,
+            follows: false,
             pinned: named || signal(Signal::History).is_some_and(|strength| strength >= 1.0),
             named,
             unsupported: false,
@@ -94,6 +110,7 @@ impl Features {
         let yes = |yes: bool| f32::from(u8::from(yes));
         [
             self.related,
+            self.in_domain,
             self.stands_out,
             self.dense_lead,
             self.words_stand_out,
@@ -103,8 +120,10 @@ impl Features {
             self.margin,
             self.length,
             self.fit,
+            yes(self.takes_id),
             yes(self.complete),
-            yes(self.pinned),
+            yes(self.needs_nothing),
+            yes(self.follows),
         ]
         .map(f64::from)
     }
@@ -113,6 +132,7 @@ impl Features {
 /// Features of the model, as a manifest names them; a new one goes here and into [`Features::values`].
 pub const NAMES: [&str; COUNT] = [
     "related",
+    "in_domain",
     "stands_out",
     "dense_lead",
     "words_stand_out",
@@ -122,10 +142,12 @@ pub const NAMES: [&str; COUNT] = [
     "margin",
     "length",
     "fit",
+    "takes_id",
     "complete",
-    "pinned",
+    "needs_nothing",
+    "follows",
 ];
-const COUNT: usize = 12;
+const COUNT: usize = 15;
 
 /// The name under which a manifest keeps the constant term.
 pub const BIAS: &str = "bias";
@@ -148,9 +170,10 @@ pub struct UnknownFeature {
 impl Model {
     /// For an encoder that was never calibrated.
     pub const UNCALIBRATED: Self =
-        Self { bias: -2.0, weights: [0.5, 0.3, 0.3, 0.1, 0.2, 1.0, 0.5, 0.5, 0.0, 0.5, 0.5, 3.0] };
+        Self { bias: -2.0, weights: [0.5, 0.0, 0.3, 0.3, 0.1, 0.2, 1.0, 0.5, 0.5, 0.0, 0.5, 0.0, 0.5, 0.0, 0.0] };
     /// Without an encoder.
-    pub const WORDS: Self = Self { bias: -3.0, weights: [0.0, 0.0, 0.0, 0.2, 0.3, 2.0, 1.0, 0.6, 0.0, 0.8, 0.6, 3.0] };
+    pub const WORDS: Self =
+        Self { bias: -3.0, weights: [0.0, 0.0, 0.0, 0.0, 0.2, 0.3, 2.0, 1.0, 0.6, 0.0, 0.8, 0.0, 0.6, 0.0, 0.0] };
 
     /// From coefficients by name; a feature without one does not count.
     ///
@@ -177,7 +200,8 @@ impl Model {
     /// Probability that the first candidate is right.
     pub fn probability(&self, features: &Features) -> Confidence {
         let products = self.weights.iter().zip(features.values()).map(|(weight, value)| weight * value);
-        let sum = products.fold(self.bias, |sum, product| sum + product);
+        let start = self.bias + if features.pinned { PINNED } else { 0.0 };
+        let sum = products.fold(start, |sum, product| sum + product);
         let probability = Confidence::new((1.0 / (1.0 + (-sum).exp())) as f32);
         if features.unsupported && !features.named { cap_unsupported(probability) } else { probability }
     }

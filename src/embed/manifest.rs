@@ -272,8 +272,8 @@ mod tests {
         check("name = \"minilm-l6-en\"", "name = \"other\"", "the folder is called");
         check("\"config.json\" =", "\"other.json\" =", "other.json");
         check("max_tokens = 256", "max_tokens = 2", "3 or more");
-        check("[prefix]", "[confidence]\nbias = nan\n\n[prefix]", "`confidence.bias` is NaN");
-        check("[prefix]", "[confidence]\nbias = \"high\"\n\n[prefix]", "bias");
+        check("bias = ", "bias = nan # ", "`confidence.bias` is NaN");
+        check("bias = ", "bias = \"high\" # ", "expected");
         assert!(message(ModelFolder::open(dir.path(), "nowhere")).contains("check the models folder"));
     }
 

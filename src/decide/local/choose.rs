@@ -150,7 +150,10 @@ fn features(best: &Weighed<'_>, second: Option<&Weighed<'_>>, request: &Request<
         features.margin = (best.total - second.total).clamp(0.0, features.margin);
     }
     features.fit = best.fit;
+    features.takes_id = best.fit > 0.0 && request.query.slots.iter().any(|slot| slot.kind == SlotKind::Id);
     features.complete = best.checked.is_ok();
+    features.needs_nothing = best.tool.schema.required().is_empty();
+    features.follows = !request.history.is_empty();
     features.pinned |= just_used(best.candidate, request.history) || continues(best.tool, request);
     features.unsupported = request.query.language == Language::Other;
     features

@@ -201,8 +201,8 @@ impl Fitted {
 }
 
 fn example(sample: &Sample, weight: f64) -> Option<Example<{ NAMES.len() }>> {
-    // The cap of an unsupported language is a rule, nothing to be learnt around.
-    let features = sample.features.as_ref().filter(|features| !features.unsupported)?;
+    // The cap of an unsupported language and what a pinned tool is worth are rules, nothing to be learnt around.
+    let features = sample.features.as_ref().filter(|features| !features.unsupported && !features.pinned)?;
     Some(Example { values: features.values(), right: sample.right, weight })
 }
 
