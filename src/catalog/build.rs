@@ -15,7 +15,7 @@ use crate::index::{CoverIndex, DenseIndex, IndexError, LexicalIndex, RecallWatch
 use crate::registry::{CardProblem, Quarantined, Registry};
 use crate::tool::ToolCard;
 use crate::types::encoding::hex;
-use crate::types::{CatalogVersion, IndexKind, ToolId, Vector};
+use crate::types::{CatalogVersion, IndexKind, Spread, ToolId, Vector, vector};
 
 #[derive(Debug, thiserror::Error)]
 pub enum BuildError {
@@ -41,6 +41,8 @@ pub struct DenseRows {
     pub owner: Vec<usize>,
     /// Turns dot products into similarities.
     pub centre: Arc<Centre>,
+    /// Similarity between cards that have nothing to do with each other: what "not similar" means in this space.
+    pub unrelated: Spread,
 }
 
 /// What building took.
@@ -311,7 +313,29 @@ fn dense_rows(
         texts.push(span);
     }
     let centre = Arc::new(Centre::of(&rows, &centroid));
-    Ok(DenseRows { index: index(rows)?, texts, centroid, borders, owner, centre })
+    let unrelated = unrelated(&rows, &texts, &centre);
+    Ok(DenseRows { index: index(rows)?, texts, centroid, borders, owner, centre, unrelated })
+}
+
+/// Tools whose cards are compared with each other: enough for a mean and a deviation.
+const COMPARED: usize = 48;
+
+/// How close the first text of one tool, taken as an utterance, comes to the texts of another. Most pairs of tools are
+/// unrelated.
+fn unrelated(rows: &[Vector], texts: &[Range<usize>], centre: &Centre) -> Spread {
+    let step = texts.len().div_ceil(COMPARED).max(1);
+    let drawn: Vec<&Range<usize>> = texts.iter().step_by(step).filter(|span| !span.is_empty()).collect();
+    let mut similarities = Vec::with_capacity(drawn.len() * drawn.len());
+    for (at, one) in drawn.iter().enumerate() {
+        let first = &rows[one.start];
+        let along = centre.query_along(first);
+        let similarity =
+            |row: usize| centre.similarity(row, vector::dot(first.as_slice(), rows[row].as_slice()), along);
+        for (_, other) in drawn.iter().enumerate().filter(|(other, _)| *other != at) {
+            similarities.push((*other).clone().map(similarity).fold(f32::MIN, f32::max));
+        }
+    }
+    Spread::of(&similarities)
 }
 
 fn halves(digest: &[u8]) -> [u128; 2] {
