@@ -9,6 +9,7 @@ use sha2::{Digest, Sha256};
 use super::names::NameIndex;
 use super::texts::{dense_texts, lexical_terms};
 use super::tool::Tool;
+use super::typed::Vocabulary;
 use crate::embed::{EmbedError, Encoders};
 use crate::index::{DenseIndex, IndexError, LexicalIndex, Settings};
 use crate::registry::{CardProblem, Quarantined, Registry};
@@ -55,6 +56,8 @@ pub struct Catalog {
     pub dense: BTreeMap<String, DenseRows>,
     pub lexical: LexicalIndex,
     pub names: NameIndex,
+    /// What utterances typed wrong are read by.
+    pub typed: Vocabulary,
     /// A fingerprint per tool for [`Catalog::fingerprint`].
     prints: Vec<[u128; 2]>,
 }
@@ -189,6 +192,7 @@ fn assemble(
     Ok(Catalog {
         version: CatalogVersion { generation, digest },
         names: NameIndex::build(tools.iter().map(Tool::id)),
+        typed: Vocabulary::build(tools.iter().map(|tool| tool.card.as_ref())),
         lexical: LexicalIndex::build(&documents),
         registry: Arc::new(registry),
         tools,

@@ -8,8 +8,10 @@ mod handle;
 mod names;
 mod texts;
 mod tool;
+mod typed;
 
 pub use build::{BuildError, BuildReport, Catalog, CatalogBuilder, DenseRows};
 pub use handle::{CatalogHandle, Published};
 pub use names::NameIndex;
 pub use tool::Tool;
+pub use typed::Vocabulary;

@@ -148,7 +148,7 @@ impl Router {
         deadline: Deadline,
     ) -> Result<Work<'a>, RouteError> {
         let catalog = self.catalogs.load(); // one version for the whole request, even during a reload
-        let query = text::normalise(&request.utterance).map_err(|TextError::Empty| {
+        let mut query = text::normalise(&request.utterance).map_err(|TextError::Empty| {
             let field = FieldProblem { path: "utterance".into(), expected: "some visible text".into(), example: None };
             RouteError::Invalid(Problem::invalid_request("utterance: must not be empty", vec![field]))
         })?;
@@ -160,10 +160,12 @@ impl Router {
         if history.len() < request.history.len() {
             degraded.insert(Degraded::TruncatedHistory);
         }
-        if query.language == Language::Other {
+        let eligible = retrieve::eligible(&catalog, caller, &request.narrowing, history);
+        query.read_as(catalog.typed.read(&query, &|position| eligible.contains(position)));
+        query.unsupported = query.language == Language::Other && !self.encoders.declare(query.codes);
+        if query.unsupported {
             degraded.insert(Degraded::UnsupportedLanguage);
         }
-        let eligible = retrieve::eligible(&catalog, caller, &request.narrowing, history);
         Ok(Work { id: DecisionId::generate(), request, caller, catalog, query, history, eligible, deadline, degraded })
     }
 
@@ -217,6 +219,7 @@ impl Router {
         if let Some(Err(note)) = pending {
             answer.notes.push(note.into());
         }
+        answer.notes.extend(work.query.reading().notes(&work.query.text));
         decide::settle(&mut answer, &request);
         timings.insert(Stage::Decide, deciding.elapsed());
         let outcome = outcome(&answer.verdict, &request);
@@ -282,7 +285,7 @@ impl Router {
 
     /// The utterance's vector with its encoder's name; `None` when words alone decide, which the decision then says.
     async fn embed(&self, work: &mut Work<'_>) -> Result<Option<(String, Vector)>, RouteError> {
-        let Some(encoder) = self.encoders.for_language(work.query.language) else {
+        let Some(encoder) = self.encoders.for_codes(work.query.language, work.query.codes) else {
             work.degraded.insert(Degraded::LexicalOnly);
             return Ok(None);
         };

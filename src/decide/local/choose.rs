@@ -24,6 +24,9 @@ const FIT_WEIGHT: f32 = 0.8;
 /// What it is worth that every required argument stands in the conversation.
 const COMPLETE_WEIGHT: f32 = 0.3;
 
+/// Highest confidence where no encoder declares the language: below the least one for a call, whatever was ranked first.
+const UNSUPPORTED_LANGUAGE: f32 = 0.2;
+
 const NOTE_CUT: &str = "the utterance asks for more calls than the request allows; the first ones were taken";
 /// What it is worth to have been called last when the utterance does nothing but point at another thing.
 const CONTINUE_WEIGHT: f32 = 4.0;
@@ -134,7 +137,9 @@ fn confidence_of(best: &Weighed<'_>, second: Option<&Weighed<'_>>, request: &Req
     features.pinned |= just_used(best.candidate, request.history) || continues(best.tool, request);
     let confidence = confidence::local(&features, request.query.language == Language::En);
     tracing::debug!(tool = %best.tool.id(), ?features, %confidence, "first candidate weighed");
-    confidence
+    // Whoever names the tool needs no encoder.
+    let guessed = request.query.unsupported && !features.pinned;
+    if guessed { Confidence::new(confidence.get().min(UNSUPPORTED_LANGUAGE)) } else { confidence }
 }
 
 /// The conversation has just led to this tool: its preview was the last result.
