@@ -10,6 +10,7 @@ use super::centre::Centre;
 use super::names::NameIndex;
 use super::texts::{border_texts, dense_texts, lexical_terms, name_terms, purpose_terms};
 use super::tool::Tool;
+use super::typed::Vocabulary;
 use crate::embed::{EmbedError, Encoders};
 use crate::index::{CoverIndex, DenseIndex, IndexError, LexicalIndex, RecallWatch, Settings};
 use crate::registry::{CardProblem, Quarantined, Registry};
@@ -69,6 +70,8 @@ pub struct Catalog {
     /// Words of name and purpose.
     pub purpose_words: Arc<CoverIndex>,
     pub names: Arc<NameIndex>,
+    /// What utterances typed wrong are read by.
+    pub typed: Arc<Vocabulary>,
     /// A fingerprint per tool for [`Catalog::fingerprint`].
     prints: Vec<[u128; 2]>,
 }
@@ -272,6 +275,7 @@ fn assemble(
     Ok(Catalog {
         version: CatalogVersion { generation, digest },
         names: Arc::new(NameIndex::build(tools.iter().map(Tool::id))),
+        typed: Arc::new(Vocabulary::build(tools.iter().map(|tool| tool.card.as_ref()))),
         lexical: Arc::new(LexicalIndex::build(&documents(lexical_terms))),
         name_words: Arc::new(CoverIndex::build(&documents(name_terms))),
         purpose_words: Arc::new(CoverIndex::build(&documents(purpose_terms))),

@@ -86,6 +86,11 @@ impl Encoder {
         self.profile.confidence.as_ref()
     }
 
+    /// Whether one of these two-letter codes is declared.
+    pub fn declares(&self, codes: &[&str]) -> bool {
+        self.profile.languages.iter().any(|own| codes.contains(&own.as_str()))
+    }
+
     /// Whether text in `language` gets a vector that means something. `Other` stands for all languages without a name
     /// here, so it needs an encoder that declares more than Chinese and English.
     pub fn supports(&self, language: Language) -> bool {

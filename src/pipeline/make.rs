@@ -58,6 +58,7 @@ impl Router {
         if let Some(Err(note)) = pending {
             answer.notes.push(note.into());
         }
+        answer.notes.extend(work.query.reading().notes(&work.query.text));
         timings.insert(Stage::Decide, deciding.elapsed());
         let strategy = if !mounted.domains.is_empty() {
             "layered"
@@ -144,7 +145,7 @@ impl Router {
         if self.settings.retrieve.basis == Basis::Lexical {
             return Ok(None);
         }
-        let Some(encoder) = self.encoders.for_language(work.query.language) else {
+        let Some(encoder) = self.encoders.for_codes(work.query.language, work.query.codes) else {
             work.degraded.insert(Degraded::LexicalOnly);
             return Ok(None);
         };

@@ -191,7 +191,7 @@ impl Router {
         caller: &'a Caller,
         deadline: Deadline,
     ) -> Result<Work<'a>, RouteError> {
-        let query = text::normalise(&request.utterance).map_err(|TextError::Empty| {
+        let mut query = text::normalise(&request.utterance).map_err(|TextError::Empty| {
             let field = FieldProblem { path: "utterance".into(), expected: "some visible text".into(), example: None };
             RouteError::Invalid(Problem::invalid_request("utterance: must not be empty", vec![field]))
         })?;
@@ -203,10 +203,12 @@ impl Router {
         if history.len() < request.history.len() {
             degraded.insert(Degraded::TruncatedHistory);
         }
-        if query.language == Language::Other {
+        let eligible = retrieve::eligible(&serving.catalog, caller, &request.narrowing, history);
+        query.read_as(serving.catalog.typed.read(&query, &|position| eligible.contains(position)));
+        query.unsupported = query.language == Language::Other && !self.encoders.declare(query.codes);
+        if query.unsupported {
             degraded.insert(Degraded::UnsupportedLanguage);
         }
-        let eligible = retrieve::eligible(&serving.catalog, caller, &request.narrowing, history);
         let (id, rule) = (DecisionId::generate(), String::new());
         let (within, states) = (None, Vec::new());
         let (evidence, model) = (Evidence::default(), Model::WORDS);

@@ -13,7 +13,7 @@ use crate::catalog::Tool;
 use crate::decide::confidence::{self, Features};
 use crate::decide::{Answer, Request, Verdict};
 use crate::decision::NoToolReason;
-use crate::text::{Language, SlotKind, tokenise};
+use crate::text::{SlotKind, tokenise};
 use crate::tool::ConfirmedBy;
 use crate::types::{Candidate, Confidence, FieldProblem, Signal, ToolId, Turn};
 
@@ -198,7 +198,7 @@ fn features(weighed: &[Weighed<'_>], request: &Request<'_>) -> Features {
     features.known = known::share(request.query, weighed.iter().map(|weighed| weighed.tool));
     features.agrees = best.shift.agrees;
     features.border = best.shift.border;
-    features.unsupported = request.query.language == Language::Other;
+    features.unsupported = request.query.unsupported;
     features
 }
 
