@@ -14,6 +14,7 @@ use super::typed::Vocabulary;
 use crate::embed::{EmbedError, Encoders};
 use crate::index::{CoverIndex, DenseIndex, IndexError, LexicalIndex, RecallWatch, Settings};
 use crate::registry::{CardProblem, Quarantined, Registry};
+use crate::text::simplify_text;
 use crate::tool::ToolCard;
 use crate::types::encoding::hex;
 use crate::types::{CatalogVersion, IndexKind, Spread, ToolId, Vector, vector};
@@ -236,8 +237,9 @@ fn texts(tools: &[Tool]) -> Vec<Texts> {
     for tool in tools {
         for (target, case) in border_texts(&tool.card) {
             let cases = borders.entry(target).or_default();
-            if !cases.iter().any(|known| known == case) {
-                cases.push(case.to_owned());
+            let case = simplify_text(case);
+            if !cases.contains(&case) {
+                cases.push(case);
             }
         }
     }
@@ -248,13 +250,16 @@ fn texts(tools: &[Tool]) -> Vec<Texts> {
     tools.iter().map(of).collect()
 }
 
+/// Makes the index of one encoder's rows.
+type MakeIndex<'a> = dyn Fn(&str, Vec<Vector>) -> Result<DenseIndex, IndexError> + 'a;
+
 /// `counts` holds how many texts of its own and how many border texts each tool has.
 fn assemble(
     registry: Registry,
     tools: Vec<Tool>,
     counts: &[(usize, usize)],
     embedded: Vec<(String, Vec<Vector>)>,
-    index: &dyn Fn(&str, Vec<Vector>) -> Result<DenseIndex, IndexError>,
+    index: &MakeIndex<'_>,
     generation: u64,
 ) -> Result<Catalog, BuildError> {
     let mut dense = BTreeMap::new();

@@ -179,7 +179,7 @@ async fn with_the_answer_hidden_only_no_tool_is_right() {
     let both: Vec<Row> = set().into_iter().chain(twins(&set())).collect();
     let subject = scripted();
     let report = score(&subject, &both, Stage::Route, false).await.to_json();
-    let requests = subject.requests.lock().unwrap();
+    let requests = subject.requests.into_inner().unwrap();
     let narrowed: Vec<&[String]> =
         requests.iter().map(|request| request.narrowing.tools.as_slice()).filter(|tools| !tools.is_empty()).collect();
     // In the order of the rows: 退款, parcel, both, track it, 问一下; an open question is no abstaining.

@@ -23,8 +23,11 @@ pub struct Tongue {
     pub codes: &'static [&'static str],
 }
 
+/// Ranges of characters, and the two-letter codes of the languages written in them.
+type Script = (&'static [(char, char)], &'static [&'static str]);
+
 /// Scripts beside Han and Latin, with the languages written in them.
-const SCRIPTS: &[(&[(char, char)], &[&str])] = &[
+const SCRIPTS: &[Script] = &[
     (&[('\u{3040}', '\u{30ff}'), ('\u{31f0}', '\u{31ff}')], &["ja"]),
     (&[('\u{1100}', '\u{11ff}'), ('\u{3130}', '\u{318f}'), ('\u{ac00}', '\u{d7af}')], &["ko"]),
     (&[('\u{400}', '\u{52f}')], &["ru", "uk", "bg", "be", "sr", "mk", "kk", "mn"]),

@@ -73,6 +73,11 @@ impl Query {
         if collapsed.chars().any(char::is_alphanumeric) { collapsed } else { self.text.clone() }
     }
 
+    /// `text` as it is read, slots and all.
+    pub fn read_text(&self) -> String {
+        self.reading.of_range(&self.text, 0..self.text.len())
+    }
+
     /// The single wishes of the retrieval text; empty when it is one.
     pub fn clauses(&self) -> Vec<String> {
         clauses(&self.retrieval_text())

@@ -65,7 +65,7 @@ fn runs<'a>(
     runs
 }
 
-fn trimmed<'a>(mut run: &'a [Range<usize>], english: impl Fn(&Range<usize>) -> bool) -> &'a [Range<usize>] {
+fn trimmed(mut run: &[Range<usize>], english: impl Fn(&Range<usize>) -> bool) -> &[Range<usize>] {
     while let Some((first, rest)) = run.split_first().filter(|(first, _)| english(first)) {
         let _ = first;
         run = rest;

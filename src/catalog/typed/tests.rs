@@ -129,7 +129,7 @@ proptest! {
     fn reading_touches_no_slot_and_reads_its_own_text_alike(
         text in "([快弟退宽到那了订單貨优惠卷 ,]|kuaidi|tui |wo |refnd|ordr|SO-20260418000736|\"快弟\"|13800138000| x@y\\.cn){0,24}",
     ) {
-        let shop = SHOP.with(|shop| std::rc::Rc::clone(shop));
+        let shop = SHOP.with(std::rc::Rc::clone);
         let Ok(mut query) = normalise(&text) else { return Ok(()) };
         let reading = shop.read(&query, &|_| true);
         for change in reading.changes() {
@@ -142,7 +142,7 @@ proptest! {
 
     #[test]
     fn any_text_is_read_without_a_panic(text in any::<String>()) {
-        let shop = SHOP.with(|shop| std::rc::Rc::clone(shop));
+        let shop = SHOP.with(std::rc::Rc::clone);
         if let Ok(mut query) = normalise(&text) {
             query.read_as(shop.read(&query, &|_| true));
             let _ = (query.retrieval_text(), query.reading().notes(&query.text));

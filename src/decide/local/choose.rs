@@ -146,7 +146,7 @@ fn weigh_all<'a>(request: &'a Request<'_>) -> Vec<Weighed<'a>> {
 fn look_up_first(weighed: &mut [Weighed<'_>], request: &Request<'_>) {
     let has_id = request.query.slots.iter().any(|slot| slot.kind == SlotKind::Id);
     let Some(best) = weighed.first() else { return };
-    if has_id || !Concepts::of(&request.query.text).contains(bought()) {
+    if has_id || !Concepts::of(&request.query.read_text()).contains(bought()) {
         return;
     }
     let open: Vec<&str> = best.open_ids().collect();

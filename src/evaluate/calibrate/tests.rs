@@ -4,7 +4,7 @@ use super::*;
 fn samples(encoder: Option<&str>) -> Vec<Sample> {
     let sample = |at: usize, origin: Origin| {
         let lead = (at * 7 % 40) as f32 / 10.0;
-        let fits = origin == Origin::Row && at % 5 != 0;
+        let fits = origin == Origin::Row && !at.is_multiple_of(5);
         let right = fits && (at * 13 % 40) as f32 / 10.0 < lead + 1.0;
         let lead = if fits { lead } else { lead / 4.0 };
         let features = Features { margin: lead, coverage: lead / 4.0, fit: 1.0, ..Features::default() };
