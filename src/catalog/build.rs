@@ -10,12 +10,14 @@ use super::centre::Centre;
 use super::names::NameIndex;
 use super::texts::{border_texts, dense_texts, lexical_terms, name_terms, purpose_terms};
 use super::tool::Tool;
+use super::typed::Vocabulary;
 use crate::embed::{EmbedError, Encoders};
 use crate::index::{CoverIndex, DenseIndex, IndexError, LexicalIndex, RecallWatch, Settings};
 use crate::registry::{CardProblem, Quarantined, Registry};
+use crate::text::simplify_text;
 use crate::tool::ToolCard;
 use crate::types::encoding::hex;
-use crate::types::{CatalogVersion, IndexKind, ToolId, Vector};
+use crate::types::{CatalogVersion, IndexKind, Spread, ToolId, Vector, vector};
 
 #[derive(Debug, thiserror::Error)]
 pub enum BuildError {
@@ -41,6 +43,8 @@ pub struct DenseRows {
     pub owner: Vec<usize>,
     /// Turns dot products into similarities.
     pub centre: Arc<Centre>,
+    /// Similarity between cards that have nothing to do with each other: what "not similar" means in this space.
+    pub unrelated: Spread,
 }
 
 /// What building took.
@@ -67,6 +71,8 @@ pub struct Catalog {
     /// Words of name and purpose.
     pub purpose_words: Arc<CoverIndex>,
     pub names: Arc<NameIndex>,
+    /// What utterances typed wrong are read by.
+    pub typed: Arc<Vocabulary>,
     /// A fingerprint per tool for [`Catalog::fingerprint`].
     prints: Vec<[u128; 2]>,
 }
@@ -231,8 +237,9 @@ fn texts(tools: &[Tool]) -> Vec<Texts> {
     for tool in tools {
         for (target, case) in border_texts(&tool.card) {
             let cases = borders.entry(target).or_default();
-            if !cases.iter().any(|known| known == case) {
-                cases.push(case.to_owned());
+            let case = simplify_text(case);
+            if !cases.contains(&case) {
+                cases.push(case);
             }
         }
     }
@@ -243,13 +250,16 @@ fn texts(tools: &[Tool]) -> Vec<Texts> {
     tools.iter().map(of).collect()
 }
 
+/// Makes the index of one encoder's rows.
+type MakeIndex<'a> = dyn Fn(&str, Vec<Vector>) -> Result<DenseIndex, IndexError> + 'a;
+
 /// `counts` holds how many texts of its own and how many border texts each tool has.
 fn assemble(
     registry: Registry,
     tools: Vec<Tool>,
     counts: &[(usize, usize)],
     embedded: Vec<(String, Vec<Vector>)>,
-    index: &dyn Fn(&str, Vec<Vector>) -> Result<DenseIndex, IndexError>,
+    index: &MakeIndex<'_>,
     generation: u64,
 ) -> Result<Catalog, BuildError> {
     let mut dense = BTreeMap::new();
@@ -270,6 +280,7 @@ fn assemble(
     Ok(Catalog {
         version: CatalogVersion { generation, digest },
         names: Arc::new(NameIndex::build(tools.iter().map(Tool::id))),
+        typed: Arc::new(Vocabulary::build(tools.iter().map(|tool| tool.card.as_ref()))),
         lexical: Arc::new(LexicalIndex::build(&documents(lexical_terms))),
         name_words: Arc::new(CoverIndex::build(&documents(name_terms))),
         purpose_words: Arc::new(CoverIndex::build(&documents(purpose_terms))),
@@ -311,7 +322,29 @@ fn dense_rows(
         texts.push(span);
     }
     let centre = Arc::new(Centre::of(&rows, &centroid));
-    Ok(DenseRows { index: index(rows)?, texts, centroid, borders, owner, centre })
+    let unrelated = unrelated(&rows, &texts, &centre);
+    Ok(DenseRows { index: index(rows)?, texts, centroid, borders, owner, centre, unrelated })
+}
+
+/// Tools whose cards are compared with each other: enough for a mean and a deviation.
+const COMPARED: usize = 48;
+
+/// How close the first text of one tool, taken as an utterance, comes to the texts of another. Most pairs of tools are
+/// unrelated.
+fn unrelated(rows: &[Vector], texts: &[Range<usize>], centre: &Centre) -> Spread {
+    let step = texts.len().div_ceil(COMPARED).max(1);
+    let drawn: Vec<&Range<usize>> = texts.iter().step_by(step).filter(|span| !span.is_empty()).collect();
+    let mut similarities = Vec::with_capacity(drawn.len() * drawn.len());
+    for (at, one) in drawn.iter().enumerate() {
+        let first = &rows[one.start];
+        let along = centre.query_along(first);
+        let similarity =
+            |row: usize| centre.similarity(row, vector::dot(first.as_slice(), rows[row].as_slice()), along);
+        for (_, other) in drawn.iter().enumerate().filter(|(other, _)| *other != at) {
+            similarities.push((*other).clone().map(similarity).fold(f32::MIN, f32::max));
+        }
+    }
+    Spread::of(&similarities)
 }
 
 fn halves(digest: &[u8]) -> [u128; 2] {

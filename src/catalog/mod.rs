@@ -9,9 +9,11 @@ mod handle;
 mod names;
 mod texts;
 mod tool;
+mod typed;
 
 pub use build::{BuildError, BuildReport, Catalog, CatalogBuilder, DenseRows};
 pub use centre::Centre;
 pub use handle::{CatalogHandle, Published, Serving};
 pub use names::NameIndex;
 pub use tool::Tool;
+pub use typed::Vocabulary;

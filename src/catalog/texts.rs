@@ -4,13 +4,13 @@
 
 use serde_json::Value;
 
-use crate::text::{terms, tokenise};
+use crate::text::{simplify_text, terms, tokenise};
 use crate::tool::{Boundary, ToolCard};
 
 /// Texts to embed: the name in words with `what`, then each wording and example. Never empty.
 ///
 /// Parameter descriptions stay out: they gain on the lexical side and blur the vector (measured on the development
-/// sets).
+/// sets). Traditional characters are embedded as simplified ones, as those of utterances are.
 pub(super) fn dense_texts(card: &ToolCard) -> Vec<String> {
     let name = name_words(&card.name);
     let what = card.description.what.trim();
@@ -22,7 +22,7 @@ pub(super) fn dense_texts(card: &ToolCard) -> Vec<String> {
             texts.push(text.to_owned());
         }
     }
-    texts
+    texts.iter().map(|text| simplify_text(text)).collect()
 }
 
 /// Other tools this card sends the reader to, with the case in words: "for refunds use `preview_refund`". What one card

@@ -34,7 +34,7 @@ pub struct Args {
     /// Set plain BM25, dense alone and reciprocal-rank fusion beside the router's ranking.
     #[arg(long)]
     pub baselines: bool,
-    /// Ask each row that has a right tool a second time without that tool; then none fits.
+    /// Ask each row that has a right tool a second time without that tool; then none fits. At the stage `route`.
     #[arg(long)]
     pub hide_answers: bool,
     /// Score N rows, drawn without replacement.
@@ -76,6 +76,10 @@ pub fn run(args: Args) -> Result<(), Failure> {
         );
     }
     settings.log_level = "warn".into();
+    if args.hide_answers && args.stage == StageArg::Prefilter {
+        let error = anyhow::anyhow!("--hide-answers asks for whole answers, --stage prefilter for rankings");
+        return Err(Failure::unusable(error).remedy("leave one of them out"));
+    }
     logging::init(&settings)?;
     let options = evaluate::Options {
         queries: args.queries,

@@ -86,6 +86,7 @@ impl From<StartError> for Failure {
             | StartError::Rules(_)
             | StartError::Llm(_)
             | StartError::Fusion { .. }
+            | StartError::Confidence { .. }
             | StartError::Log(_) => Self::unusable(error),
             StartError::Embed(EmbedError::NoRuntime(_) | EmbedError::Model { .. }) => Self::unusable(error),
             StartError::Embed(EmbedError::Overloaded | EmbedError::Stopped | EmbedError::Deadline)

@@ -6,6 +6,7 @@ mod options;
 mod progress;
 mod render;
 
+mod calibrate;
 mod config;
 mod eval;
 mod report;
@@ -51,6 +52,8 @@ enum Command {
     Eval(eval::Args),
     /// Score every labelled set below a folder and write a document with the figures
     Report(report::Args),
+    /// Fit the confidence of each encoder to labelled sets, as docs/CALIBRATION.md describes
+    Calibrate(calibrate::Args),
     /// Check or print the effective configuration
     Config(config::Args),
 }
@@ -63,6 +66,7 @@ pub fn run() -> ExitCode {
         Command::Why(args) => why::run(args),
         Command::Eval(args) => eval::run(args),
         Command::Report(args) => report::run(args),
+        Command::Calibrate(args) => calibrate::run(args),
         Command::Config(args) => config::run(args),
     };
     match result {

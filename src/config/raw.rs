@@ -101,7 +101,7 @@ section!(Prefilter {
     strategy: Strategy = Strategy::Auto,
 });
 
-section!(Local { min_confidence: f64 = 0.35, min_confidence_write: f64 = 0.5, no_tool_below: f64 = 0.35 });
+section!(Local { min_confidence: f64 = 0.16, min_confidence_write: f64 = 0.5, no_tool_below: f64 = 0.16 });
 
 section!(Llm {
     base_url: String = String::new(),

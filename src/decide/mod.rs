@@ -21,7 +21,7 @@ use crate::args::{Checked, Origins};
 use crate::catalog::Tool;
 use crate::decision::{DecidedBy, Degraded, HandoffReason, NoToolReason, Repair, TokenUse};
 use crate::text::Query;
-use crate::types::{Candidate, Confidence, FieldProblem, ToolId, Turn};
+use crate::types::{Candidate, Confidence, Evidence, FieldProblem, ToolId, Turn};
 
 /// What a decider gets to see.
 #[derive(Debug, Clone, Copy)]
@@ -35,6 +35,10 @@ pub struct Request<'a> {
     pub tools: &'a [&'a Tool],
     /// The same tools with their scores, best first.
     pub candidates: &'a [Candidate],
+    /// What the ranking shows besides them.
+    pub evidence: &'a Evidence,
+    /// How the local decider's confidence is computed from it.
+    pub model: confidence::Model,
     /// Most calls the answer may hold; at least 1.
     pub max_calls: usize,
 }

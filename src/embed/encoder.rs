@@ -32,6 +32,8 @@ pub(super) struct Profile {
     pub(super) prefix: Prefix,
     /// Weights of its signals in a ranking, where it has been tuned.
     pub(super) fusion: Option<BTreeMap<String, f64>>,
+    /// Coefficients of its confidence model, where it has been calibrated.
+    pub(super) confidence: Option<BTreeMap<String, f64>>,
     /// The key of its vectors in the store.
     pub(super) fingerprint: String,
 }
@@ -77,6 +79,16 @@ impl Encoder {
     /// As declared: two-letter codes.
     pub fn languages(&self) -> &[String] {
         &self.profile.languages
+    }
+
+    /// Coefficients of its confidence model by name, where it has been calibrated.
+    pub fn confidence(&self) -> Option<&BTreeMap<String, f64>> {
+        self.profile.confidence.as_ref()
+    }
+
+    /// Whether one of these two-letter codes is declared.
+    pub fn declares(&self, codes: &[&str]) -> bool {
+        self.profile.languages.iter().any(|own| codes.contains(&own.as_str()))
     }
 
     /// Whether text in `language` gets a vector that means something. `Other` stands for all languages without a name
@@ -329,6 +341,7 @@ mod tests {
             languages: vec!["en".to_owned()],
             prefix: Prefix { query: "query: ".to_owned(), passage: "passage: ".to_owned() },
             fusion: None,
+            confidence: None,
             fingerprint: "echo".to_owned(),
         };
         let store = Arc::new(Store::in_memory().unwrap());

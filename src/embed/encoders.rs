@@ -52,6 +52,22 @@ impl Encoders {
         &self.encoders
     }
 
+    /// Whether one of them declares one of these two-letter codes.
+    pub fn declare(&self, codes: &[&str]) -> bool {
+        self.encoders.iter().any(|encoder| encoder.declares(codes))
+    }
+
+    /// [`Encoders::for_language`], but a language that has no name there goes to an encoder that declares one of its
+    /// two-letter `codes`, if there is one.
+    pub fn for_codes(&self, language: Language, codes: &[&str]) -> Option<&Arc<Encoder>> {
+        let declaring = self.encoders.iter().filter(|encoder| encoder.declares(codes));
+        let own = match language {
+            Language::Other => most(declaring, |encoder| encoder.languages().len()),
+            Language::Zh | Language::En | Language::Mixed => None,
+        };
+        own.or_else(|| self.for_language(language))
+    }
+
     /// The encoder for a language, by what the manifests declare: for English the one with fewest languages besides,
     /// for the others the one with most. Where none declares the language, the one with most languages; `None` only
     /// when there is no encoder. Equals are decided by name.

@@ -45,6 +45,7 @@ pub(super) fn open(name: &str, environment: &Environment, threads: usize) -> Res
         languages: languages(name).iter().map(|language| (*language).to_owned()).collect(),
         prefix: prefix(name),
         fusion: None,
+        confidence: None,
         fingerprint,
     };
     let loader: Loader = Arc::new(move || Ok(Box::new(load()?) as Box<dyn Model>));

@@ -31,6 +31,9 @@ pub struct Manifest {
     /// Weights of its signals in a ranking by name, written by `pointsman tune`; absent until then.
     #[serde(default)]
     pub fusion: Option<BTreeMap<String, f64>>,
+    /// Coefficients of the confidence model by name, written by `pointsman calibrate`; absent until then.
+    #[serde(default)]
+    pub confidence: Option<BTreeMap<String, f64>>,
     files: Hashes,
 }
 
@@ -80,6 +83,47 @@ struct Hashes {
     special_tokens_map: String,
     #[serde(rename = "tokenizer_config.json")]
     tokenizer_config: String,
+}
+
+/// What is kept for ranking by words alone, in `words.toml` beside the encoders' folders.
+#[derive(Debug, Clone, Default, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct WordsManifest {
+    /// As [`Manifest::confidence`].
+    #[serde(default)]
+    pub confidence: Option<BTreeMap<String, f64>>,
+}
+
+impl WordsManifest {
+    pub const FILE: &str = "words.toml";
+
+    /// Nothing where there is no such file.
+    ///
+    /// # Errors
+    /// [`EmbedError::Model`] naming the file when it cannot be used.
+    pub fn read(models_dir: &Path) -> Result<Self, EmbedError> {
+        let file = models_dir.join(Self::FILE);
+        let fail = |message: String| EmbedError::Model {
+            name: "words".to_owned(),
+            message: format!("{}: {message}", file.display()),
+        };
+        let text = match std::fs::read_to_string(&file) {
+            Ok(text) => text,
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Self::default()),
+            Err(error) => return Err(fail(error.to_string())),
+        };
+        let manifest: Self = toml::from_str(&text).map_err(|error| fail(error.to_string()))?;
+        finite(manifest.confidence.as_ref()).map_err(fail)?;
+        Ok(manifest)
+    }
+}
+
+/// A coefficient that is no number would make every confidence 0.
+fn finite(confidence: Option<&BTreeMap<String, f64>>) -> Result<(), String> {
+    match confidence.into_iter().flatten().find(|(_, value)| !value.is_finite()) {
+        Some((name, value)) => Err(format!("`confidence.{name}` is {value}; coefficients are finite numbers")),
+        None => Ok(()),
+    }
 }
 
 impl ModelFolder {
@@ -159,7 +203,7 @@ impl Manifest {
         if self.languages.is_empty() {
             return Err("`languages` must name at least one language".to_owned());
         }
-        Ok(())
+        finite(self.confidence.as_ref())
     }
 }
 
@@ -231,7 +275,30 @@ mod tests {
         check("name = \"minilm-l6-en\"", "name = \"other\"", "the folder is called");
         check("\"config.json\" =", "\"other.json\" =", "other.json");
         check("max_tokens = 256", "max_tokens = 2", "3 or more");
+        check("bias = ", "bias = nan # ", "`confidence.bias` is NaN");
+        check("bias = ", "bias = \"high\" # ", "expected");
         assert!(message(ModelFolder::open(dir.path(), "nowhere")).contains("check the models folder"));
+    }
+
+    #[test]
+    fn what_is_written_into_a_manifest_is_read_from_it() {
+        let dir = tempfile::tempdir().unwrap();
+        let folder = copy(dir.path());
+        let before = ModelFolder::open(dir.path(), "minilm-l6-en").unwrap().manifest;
+        super::super::replace_table_in(&folder.join("manifest.toml"), "confidence", "bias = -0.125\nmargin = 3")
+            .unwrap();
+        let after = ModelFolder::open(dir.path(), "minilm-l6-en").unwrap().manifest;
+        let written = BTreeMap::from([("bias".to_owned(), -0.125), ("margin".to_owned(), 3.0)]);
+        assert_eq!(after.confidence, Some(written.clone()));
+        assert_eq!(Manifest { confidence: before.confidence.clone(), ..after.clone() }, before);
+        assert_eq!(after.fingerprint(), before.fingerprint());
+
+        assert_eq!(WordsManifest::read(dir.path()).unwrap(), WordsManifest::default());
+        std::fs::write(dir.path().join("words.toml"), "[confidence]\nbias = -0.125\nmargin = 3\n").unwrap();
+        assert_eq!(WordsManifest::read(dir.path()).unwrap().confidence, Some(written));
+        std::fs::write(dir.path().join("words.toml"), "[confidence]\nbias = inf\n").unwrap();
+        let text = message(WordsManifest::read(dir.path()));
+        assert!(text.contains("words.toml") && text.contains("`confidence.bias` is inf"), "{text}");
     }
 
     #[test]

@@ -39,6 +39,7 @@ pub(super) fn open(
         languages: folder.manifest.languages.clone(),
         prefix: folder.manifest.prefix.clone(),
         fusion: folder.manifest.fusion.clone(),
+        confidence: folder.manifest.confidence.clone(),
         fingerprint: folder.manifest.fingerprint(),
     };
     let environment = environment.clone();

@@ -69,6 +69,7 @@ pub fn hashing_encoder(name: &str, languages: &[&str], dim: usize, store: Arc<St
         languages: languages.iter().map(|language| (*language).to_owned()).collect(),
         prefix: Prefix::default(),
         fusion: None,
+        confidence: None,
         fingerprint: format!("hashing {dim}"),
     };
     let loader = Arc::new(move || Ok(Box::new(HashingModel { dim }) as Box<dyn Model>));

@@ -36,6 +36,20 @@ pub fn calibration(mut rows: Vec<(f64, bool)>) -> Calibration {
     }
 }
 
+/// Error and table without an interval.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Reliability {
+    pub error: Option<f64>,
+    pub bins: Vec<Bin>,
+}
+
+/// As [`calibration`], without resampling.
+pub fn reliability(mut rows: Vec<(f64, bool)>) -> Reliability {
+    rows.sort_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)));
+    let bins = bins(&rows, &vec![1; rows.len()]);
+    Reliability { error: error(&bins), bins }
+}
+
 /// Mean distance between confidence and share right, weighted by the rows of each bin.
 fn error(bins: &[Bin]) -> Option<f64> {
     let total: f64 = bins.iter().map(|bin| bin.rows).sum();

@@ -7,6 +7,7 @@
 mod rows;
 
 mod baselines;
+mod calibrate;
 mod calibration;
 mod confusions;
 mod document;
@@ -24,6 +25,9 @@ mod suite;
 mod tools;
 mod variants;
 
+pub use calibrate::{
+    Calibrated, Options as CalibrateOptions, Set as CalibrationSet, Thresholds, WriteError, calibrate,
+};
 pub use calibration::Bin;
 pub use confusions::{Confusions, Did, Pair, Sentence};
 pub use document::{About, document};
@@ -118,7 +122,8 @@ impl EvalError {
                 | StartError::Store(_)
                 | StartError::Log(_)
                 | StartError::Llm(_)
-                | StartError::Fusion { .. } => true,
+                | StartError::Fusion { .. }
+                | StartError::Confidence { .. } => true,
                 StartError::Build(_) | StartError::Interrupted(_) => false,
             },
             Self::Temporary { .. } | Self::AllFailed { .. } => false,
@@ -144,9 +149,7 @@ pub async fn evaluate(
 ) -> Result<Report, EvalError> {
     let Prepared { mut plan, examples, variants } = prepare(options, &settings.registries)?;
     if options.hide_answers && options.stage == Stage::Route {
-        let twins: Vec<Row> =
-            plan.rows.iter().filter(|row| !row.gold.is_empty()).map(Row::with_answer_hidden).collect();
-        plan.rows.extend(twins);
+        plan.rows.extend(twins(&plan.rows));
     }
     settings.registries.extend(variants.registry());
     settings.extra_examples = examples.by_tool;
@@ -212,6 +215,11 @@ fn prepare(options: &Options, registries: &[PathBuf]) -> Result<Prepared, EvalEr
         return Err(EvalError::NothingToScore { path: options.queries.clone(), left_out: plan.left_out });
     }
     Ok(Prepared { plan, examples, variants })
+}
+
+/// Each row that has a right tool once more without it.
+fn twins(rows: &[Row]) -> Vec<Row> {
+    rows.iter().filter(|row| !row.gold.is_empty()).map(Row::with_answer_hidden).collect()
 }
 
 /// What the labels say that the registry or the flags do not fit.

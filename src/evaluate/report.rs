@@ -325,6 +325,14 @@ fn route_figures(rows: &[&RowScore], figures: &mut Figures) -> Vec<Bin> {
         figures.push((format!("{name}.precision"), share_of(&verdicts, |verdict| verdict.done)));
         figures.push((format!("{name}.recall"), share_of(&verdicts, |verdict| verdict.wanted)));
     }
+    let twins: Vec<Verdict> =
+        rows.iter().filter(|row| row.twin).filter_map(|row| row.route.as_ref()).map(|score| score.no_tool).collect();
+    if !twins.is_empty() {
+        let all: Vec<Verdict> = scores.iter().map(|score| score.no_tool).collect();
+        figures.push(("abstain.precision".into(), share_of(&all, |verdict| verdict.done)));
+        figures.push(("abstain.recall".into(), share_of(&all, |verdict| verdict.wanted)));
+        figures.push(("abstain.hidden_answer_recall".into(), share_of(&twins, |verdict| verdict.wanted)));
+    }
     let found = || scores.iter().filter_map(|score| score.by_tool);
     let calls = found().map(|found| (found.right as f64, found.wanted as f64)).collect();
     figures.push(("args_by_tool.calls".into(), Figure::ratio(calls)));

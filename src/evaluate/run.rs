@@ -71,6 +71,15 @@ pub(super) struct RowScore {
     pub prefilter: Option<PrefilterScore>,
     /// Only at [`Stage::Route`].
     pub route: Option<RouteScore>,
+    /// The row was asked without its right tools.
+    pub twin: bool,
+}
+
+impl RowScore {
+    /// Nothing scored yet.
+    fn of(row: &Row) -> Self {
+        Self { groups: row.groups.clone(), twin: !row.hidden.is_empty(), ..Self::default() }
+    }
 }
 
 pub(super) struct Runner<'a, S> {
@@ -95,7 +104,7 @@ impl<S: Subject> Runner<'_, S> {
                     let route = (self.stage == Stage::Route).then(|| scored.judge(row, &Answer::NoTool, 1.0));
                     let prefilter = score_prefilter::score(row, &Ranked::default());
                     let baselines = self.unranked(row);
-                    scored.rows.push(RowScore { groups: row.groups.clone(), baselines, prefilter, route });
+                    scored.rows.push(RowScore { baselines, prefilter, route, ..RowScore::of(row) });
                 }
                 Eligible::VariantMissing => scored.variant_missing += 1,
             }
@@ -126,7 +135,7 @@ impl<S: Subject> Runner<'_, S> {
         // The prefilter is scored on the rows that have something to find.
         let (prefilter, baselines) =
             if row.gold.is_empty() { (None, Vec::new()) } else { self.rank(row, &request, scored).await };
-        scored.rows.push(RowScore { groups: row.groups.clone(), baselines, prefilter, route });
+        scored.rows.push(RowScore { baselines, prefilter, route, ..RowScore::of(row) });
     }
 
     /// Scores of baselines that have nothing to rank.
@@ -231,7 +240,7 @@ impl Scored {
 }
 
 /// The same request for every row, whatever its label says: one call, cache off.
-fn request(row: &Row, tools: Vec<String>) -> RouteRequest {
+pub(super) fn request(row: &Row, tools: Vec<String>) -> RouteRequest {
     RouteRequest {
         utterance: row.query.clone(),
         history: row.history.clone(),

@@ -175,6 +175,30 @@ fn figures(report: &Report) -> (Value, String) {
 }
 
 #[tokio::test]
+async fn with_the_answer_hidden_only_no_tool_is_right() {
+    let both: Vec<Row> = set().into_iter().chain(twins(&set())).collect();
+    let subject = scripted();
+    let report = score(&subject, &both, Stage::Route, false).await.to_json();
+    let requests = subject.requests.into_inner().unwrap();
+    let narrowed: Vec<&[String]> =
+        requests.iter().map(|request| request.narrowing.tools.as_slice()).filter(|tools| !tools.is_empty()).collect();
+    // In the order of the rows: 退款, parcel, both, track it, 问一下; an open question is no abstaining.
+    assert_eq!(narrowed, [&["faq", "track"][..], &["faq", "refund"], &["faq"], &["faq", "refund"], &["refund"]]);
+    assert_eq!(report["abstain"], json!({"precision": 1.0, "recall": 1.0 / 7.0, "hidden_answer_recall": 0.0}));
+    assert_eq!((&report["rows"]["abstain"]["recall"], &report["queries"]), (&json!(7), &json!(12)));
+    assert_eq!(report["no_tool"]["recall"], report["abstain"]["recall"]);
+    // What asks for a right tool does not change.
+    let plain = score(&scripted(), &set(), Stage::Route, false).await.to_json();
+    assert_eq!((&report["top1"], &report["arguments_exact"]), (&plain["top1"], &plain["arguments_exact"]));
+    assert_eq!(plain.get("abstain"), None);
+
+    let silent = score(&Scripted::default(), &both, Stage::Route, false).await.to_json();
+    assert_eq!(silent["abstain"], json!({"precision": 7.0 / 12.0, "recall": 1.0, "hidden_answer_recall": 1.0}));
+    let narrowed = score(&Scripted::default(), &both, Stage::Route, true).await.to_json();
+    assert_eq!(narrowed["abstain"]["recall"], json!(1.0), "row 5 has one tool left");
+}
+
+#[tokio::test]
 async fn row_order_changes_no_figure() {
     for stage in [Stage::Prefilter, Stage::Route] {
         let expect = figures(&score(&scripted(), &set(), stage, false).await);

@@ -156,10 +156,10 @@ impl DenseIndex {
         let allowed: Vec<bool> = (0..self.rows.len()).map(allowed).collect();
         let allowed_rows = allowed.iter().filter(|allowed| **allowed).count();
         let k = k.min(allowed_rows);
-        if let Some(graph) = self.graph.as_ref().filter(|graph| self.walk_pays(graph, k, allowed_rows)) {
-            if let Some(hits) = self.walked(graph, query, k, &allowed) {
-                return Ok(hits);
-            }
+        if let Some(graph) = self.graph.as_ref().filter(|graph| self.walk_pays(graph, k, allowed_rows))
+            && let Some(hits) = self.walked(graph, query, k, &allowed)
+        {
+            return Ok(hits);
         }
         Ok(exact::nearest(&self.rows, query, k, &allowed))
     }

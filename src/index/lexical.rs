@@ -70,11 +70,35 @@ impl LexicalIndex {
         scores
     }
 
+    /// Share of the query's distinct tokens that `document` holds, or any document for `None`; each counts by how rare
+    /// it is, one that no document holds most. 0 without tokens.
+    pub fn coverage(&self, tokens: &[String], document: Option<usize>) -> f32 {
+        let (mut held, mut all) = (0.0, 0.0);
+        let mut seen = HashSet::new();
+        for token in tokens.iter().filter(|token| seen.insert(token.as_str())) {
+            let postings = self.postings.get(token).map_or(&[][..], Vec::as_slice);
+            let rarity = rarity(self.documents, postings.len());
+            let holds = match document {
+                Some(document) => postings.binary_search_by_key(&document, |posting| posting.0).is_ok(),
+                None => !postings.is_empty(),
+            };
+            all += rarity;
+            held += if holds { rarity } else { 0.0 };
+        }
+        if all > 0.0 { held / all } else { 0.0 }
+    }
+
     /// The best `k` documents that share a token with the query, best first, equal scores by document.
     pub fn search(&self, tokens: &[String], k: usize) -> Vec<(usize, f32)> {
         let hits = self.scores(tokens).into_iter().enumerate().filter(|(_, score)| *score > 0.0).collect();
         rank::best(hits, k)
     }
+}
+
+/// BM25's weight of a token that `holding` of `documents` hold; above 0.
+fn rarity(documents: usize, holding: usize) -> f32 {
+    let (documents, holding) = (documents as f32, holding as f32);
+    (1.0 + (documents - holding + 0.5) / (holding + 0.5)).ln()
 }
 
 /// Numbers for tokens. The crate's own spaces are hashes, in which two words may meet.
@@ -172,6 +196,16 @@ mod tests {
         check(&[], "refund", &[]);
         check(&["", ""], "refund", &[]);
         assert_eq!(index(&["refund", ""]).scores(&words("parcel")), [0.0, 0.0]);
+    }
+
+    #[test]
+    fn rare_words_count_more_in_coverage() {
+        let index = index(&["refund an order", "track an order", "track a parcel"]);
+        let coverage = |query: &str, document| index.coverage(&words(query), document);
+        assert_eq!(coverage("refund order", Some(0)), 1.0);
+        assert!(coverage("refund order", Some(1)) < 0.5);
+        assert!(coverage("order weather", None) < 0.5 && coverage("order order weather", None) > 0.0);
+        assert_eq!((coverage("weather", None), coverage("", None), coverage("order", Some(9))), (0.0, 0.0, 0.0));
     }
 
     #[test]

@@ -12,7 +12,7 @@ use crate::decision::{
     ClarifyOutcome, Decision, Degraded, DomainScore, NoToolReason, Outcome, PlannedCall, Stage, Timings, Trace, Widened,
 };
 use crate::embed::EmbedError;
-use crate::retrieve::{self, Basis, Fusion, Ranked, Strategy};
+use crate::retrieve::{self, Basis, Fusion, Mounted, Ranked, Strategy};
 use crate::types::{Candidate, Confidence, Deadline, Score, ToolId};
 
 /// From this many tools on ranking is long enough to leave the threads that serve requests.
@@ -41,14 +41,7 @@ impl Router {
     pub(super) async fn make(&self, mut work: Work<'_>) -> Result<Decision, RouteError> {
         let mut timings = Timings::new();
         let pending = self.pending_of(&work);
-        let settings = &self.settings.retrieve;
-        let layered = settings.strategy == Strategy::Layered;
-        let top = match (&work.within, layered) {
-            (None, false) => settings.hand_on_all_up_to.max(settings.shortlist_max) + MAX_NAMED,
-            (Some(_), _) | (None, true) => usize::MAX,
-        };
-        let ranking = self.prefilter(&mut work, &mut timings, top).await?;
-        let mut mounted = retrieve::mount(work.catalog(), ranking, work.within.as_ref(), settings);
+        let mut mounted = self.shortlist(&mut work, &mut timings).await?;
         if let Some(Ok(pending)) = &pending {
             keep_on_shortlist(&mut mounted.candidates, pending, &work);
         }
@@ -57,6 +50,7 @@ impl Router {
             self.choose(&work, &mounted.candidates, pending.as_ref().and_then(|p| p.as_ref().ok())).await?;
         let nothing_fits = answer.verdict == Verdict::NoTool(NoToolReason::NothingFits);
         if let Some(beyond) = mounted.beyond.take().filter(|beyond| nothing_fits && *beyond != mounted.candidates) {
+            work.cover(&beyond);
             answer = after(answer, self.choose(&work, &beyond, None).await?);
             mounted.candidates = beyond;
             mounted.widened = Some(Widened::NothingFits);
@@ -64,6 +58,7 @@ impl Router {
         if let Some(Err(note)) = pending {
             answer.notes.push(note.into());
         }
+        answer.notes.extend(work.query.reading().notes(&work.query.text));
         timings.insert(Stage::Decide, deciding.elapsed());
         let strategy = if !mounted.domains.is_empty() {
             "layered"
@@ -76,6 +71,20 @@ impl Router {
         tools.sort();
         let (candidates, domains, widened) = (mounted.candidates, mounted.domains, mounted.widened);
         Ok(decision(&work, answer, timings, Shown { strategy, candidates, tools, domains, widened }))
+    }
+
+    /// The candidates a decider gets to see.
+    pub(super) async fn shortlist(&self, work: &mut Work<'_>, timings: &mut Timings) -> Result<Mounted, RouteError> {
+        let settings = &self.settings.retrieve;
+        let layered = settings.strategy == Strategy::Layered;
+        let top = match (&work.within, layered) {
+            (None, false) => settings.hand_on_all_up_to.max(settings.shortlist_max) + MAX_NAMED,
+            (Some(_), _) | (None, true) => usize::MAX,
+        };
+        let ranking = self.prefilter(work, timings, top).await?;
+        let mounted = retrieve::mount(work.catalog(), ranking, work.within.as_ref(), settings);
+        work.cover(&mounted.candidates);
+        Ok(mounted)
     }
 
     /// The open question that the request brings back, or a note that it is not known any more.
@@ -102,7 +111,7 @@ impl Router {
         Ok(answer)
     }
 
-    /// Embeds the utterance and ranks the eligible tools.
+    /// Embeds the utterance and ranks the eligible tools. What the ranking shows is kept in `work`.
     pub(super) async fn prefilter(
         &self,
         work: &mut Work<'_>,
@@ -125,7 +134,10 @@ impl Router {
                 .map_err(|_| RouteError::Internal("ranking was interrupted".into()))?
         };
         timings.insert(Stage::Prefilter, ranking.elapsed());
-        ranked.map_err(|error| RouteError::Internal(error.to_string()))
+        let mut ranked = ranked.map_err(|error| RouteError::Internal(error.to_string()))?;
+        work.evidence = std::mem::take(&mut ranked.evidence);
+        work.model = self.models.of(work.evidence.encoder.as_deref());
+        Ok(ranked)
     }
 
     /// The utterance's vectors; `None` when words alone decide, which the decision says unless it was wanted.
@@ -133,7 +145,7 @@ impl Router {
         if self.settings.retrieve.basis == Basis::Lexical {
             return Ok(None);
         }
-        let Some(encoder) = self.encoders.for_language(work.query.language) else {
+        let Some(encoder) = self.encoders.for_codes(work.query.language, work.query.codes) else {
             work.degraded.insert(Degraded::LexicalOnly);
             return Ok(None);
         };
@@ -230,6 +242,8 @@ pub(super) fn request<'a>(
         session: &work.request.session_state,
         tools,
         candidates,
+        evidence: &work.evidence,
+        model: work.model,
         max_calls: work.max_calls(),
     }
 }

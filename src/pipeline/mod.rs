@@ -29,6 +29,7 @@ pub use why::{Arguments, Barrier, Decided, Dropped, Place, Ranked, Why, WhyError
 
 use crate::cache::DecisionCache;
 use crate::catalog::CatalogHandle;
+use crate::decide::confidence::{Features, Models, UnknownFeature};
 use crate::decide::llm::Llm;
 use crate::decision::log::DecisionLog;
 use crate::decision::redact::Salt;
@@ -37,7 +38,7 @@ use crate::registry::{Quarantined, Registry};
 use crate::retrieve::{Fusion, FusionError};
 use crate::rules::Rules;
 use crate::store::Store;
-use crate::types::{Candidate, Problem, ToolId, Turn};
+use crate::types::{Candidate, Confidence, Problem, ToolId, Turn};
 
 /// What a caller asks.
 #[derive(Debug, Clone, Default)]
@@ -137,6 +138,8 @@ pub enum StartError {
     Llm(String),
     #[error("model {encoder}: manifest.toml, [fusion]: {source}")]
     Fusion { encoder: String, source: FusionError },
+    #[error("model {encoder}: manifest.toml, [confidence]: {source}")]
+    Confidence { encoder: String, source: UnknownFeature },
     /// A background task did not finish.
     #[error("interrupted")]
     Interrupted(#[from] tokio::task::JoinError),
@@ -160,6 +163,17 @@ pub struct Ranking {
     pub shortlist: usize,
 }
 
+/// What the local decider would choose, and what its confidence is computed from.
+#[derive(Debug, Clone, PartialEq)]
+pub struct FirstChoice {
+    pub tool: ToolId,
+    pub features: Features,
+    /// The encoder that read the utterance; `None` when words alone decided.
+    pub encoder: Option<String>,
+    /// As computed by the model in use.
+    pub confidence: Confidence,
+}
+
 /// The router: loaded once, shared by every request.
 pub struct Router {
     settings: Settings,
@@ -169,6 +183,7 @@ pub struct Router {
     llm: Option<Llm>,
     /// By encoder.
     fusion: BTreeMap<String, Fusion>,
+    models: Models,
     cache: DecisionCache,
     pending: pending::PendingCalls,
     log: DecisionLog,

@@ -6,19 +6,20 @@ use std::time::Instant;
 
 use serde_json::Value;
 
-use super::make::NO_TIME;
+use super::make::{self, NO_TIME};
 use super::observe::{answered_from_cache, nothing_eligible, observe, trace_id};
 use super::pending::Pending;
-use super::{Ranking, RouteError, RouteRequest, Router};
+use super::{FirstChoice, Ranking, RouteError, RouteRequest, Router};
 use crate::cache::{Key, KeyParts};
 use crate::catalog::{Catalog, Serving};
-use crate::decide;
+use crate::decide::confidence::Model;
+use crate::decide::{self, local};
 use crate::decision::{ClarifyOutcome, Decision, Degraded, Outcome, Stage, Timings, log};
 use crate::retrieve::{self, Eligible, Ranked, Within};
 use crate::rules::Rules;
 use crate::text::{self, Language, Query, TextError};
 use crate::tool::canonical_json;
-use crate::types::{Caller, Deadline, DecisionId, FieldProblem, Problem, Turn};
+use crate::types::{Caller, Candidate, Deadline, DecisionId, Evidence, FieldProblem, Problem, Turn};
 
 /// Earlier turns that are read; older ones are left out and the decision says so.
 const MAX_TURNS: usize = 50;
@@ -41,6 +42,10 @@ pub(super) struct Work<'a> {
     pub rule: String,
     /// States that limit what is eligible.
     pub states: Vec<String>,
+    /// What the ranking shows; nothing until there is one.
+    pub evidence: Evidence,
+    /// How the local decider's confidence is computed from it.
+    pub model: Model,
     pub deadline: Deadline,
     pub degraded: BTreeSet<Degraded>,
 }
@@ -56,6 +61,11 @@ impl Work<'_> {
 
     pub fn max_calls(&self) -> usize {
         self.request.max_calls.clamp(1, MAX_CALLS)
+    }
+
+    /// Adds to the evidence what the words of `candidates` cover.
+    pub fn cover(&mut self, candidates: &[Candidate]) {
+        retrieve::cover(&mut self.evidence, &self.serving.catalog, &self.query, candidates);
     }
 }
 
@@ -103,9 +113,34 @@ impl Router {
     ) -> Result<Ranking, RouteError> {
         let mut work = self.begin(self.catalogs.load(), request, caller, deadline)?;
         let mut timings = Timings::new();
-        let Ranked { candidates, gap } = self.prefilter(&mut work, &mut timings, top).await?;
+        let Ranked { candidates, gap, .. } = self.prefilter(&mut work, &mut timings, top).await?;
         let shortlist = retrieve::shortlist_len(&candidates, gap, &self.settings.retrieve);
         Ok(Ranking { candidates, shortlist })
+    }
+
+    /// What the local decider would choose, without deciding: what `calibrate` fits its model to. `None` when there is
+    /// nothing to choose from.
+    ///
+    /// # Errors
+    /// As [`Router::route`].
+    pub async fn first_choice(
+        &self,
+        request: &RouteRequest,
+        caller: &Caller,
+        deadline: Deadline,
+    ) -> Result<Option<FirstChoice>, RouteError> {
+        let mut work = self.begin(self.catalogs.load(), request, caller, deadline)?;
+        if work.eligible.is_empty() {
+            return Ok(None);
+        }
+        let candidates = self.shortlist(&mut work, &mut Timings::new()).await?.candidates;
+        let tools = retrieve::stable_order(work.catalog(), &candidates);
+        Ok(local::first_choice(&make::request(&work, &tools, &candidates)).map(|(tool, features)| FirstChoice {
+            tool,
+            features,
+            encoder: work.evidence.encoder.clone(),
+            confidence: work.model.probability(&features),
+        }))
     }
 
     async fn decide(
@@ -156,7 +191,7 @@ impl Router {
         caller: &'a Caller,
         deadline: Deadline,
     ) -> Result<Work<'a>, RouteError> {
-        let query = text::normalise(&request.utterance).map_err(|TextError::Empty| {
+        let mut query = text::normalise(&request.utterance).map_err(|TextError::Empty| {
             let field = FieldProblem { path: "utterance".into(), expected: "some visible text".into(), example: None };
             RouteError::Invalid(Problem::invalid_request("utterance: must not be empty", vec![field]))
         })?;
@@ -168,13 +203,31 @@ impl Router {
         if history.len() < request.history.len() {
             degraded.insert(Degraded::TruncatedHistory);
         }
-        if query.language == Language::Other {
+        let eligible = retrieve::eligible(&serving.catalog, caller, &request.narrowing, history);
+        query.read_as(serving.catalog.typed.read(&query, &|position| eligible.contains(position)));
+        query.unsupported = query.language == Language::Other && !self.encoders.declare(query.codes);
+        if query.unsupported {
             degraded.insert(Degraded::UnsupportedLanguage);
         }
-        let eligible = retrieve::eligible(&serving.catalog, caller, &request.narrowing, history);
         let (id, rule) = (DecisionId::generate(), String::new());
         let (within, states) = (None, Vec::new());
-        Ok(Work { id, request, caller, serving, query, history, eligible, within, rule, states, deadline, degraded })
+        let (evidence, model) = (Evidence::default(), Model::WORDS);
+        Ok(Work {
+            id,
+            request,
+            caller,
+            serving,
+            query,
+            history,
+            eligible,
+            within,
+            rule,
+            states,
+            evidence,
+            model,
+            deadline,
+            degraded,
+        })
     }
 
     /// The choice that no rule made: from the cache, or made now.

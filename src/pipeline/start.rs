@@ -13,10 +13,11 @@ use super::shadow::MOST_SHADOWS;
 use super::{Router, Settings, StartError};
 use crate::cache::DecisionCache;
 use crate::catalog::{CatalogBuilder, CatalogHandle};
+use crate::decide::confidence::{Model, Models};
 use crate::decide::llm::Llm;
 use crate::decision::log::DecisionLog;
 use crate::decision::redact::Salt;
-use crate::embed::Encoders;
+use crate::embed::{Encoders, WordsManifest};
 use crate::registry::{self, Registry};
 use crate::retrieve::Fusion;
 use crate::rules::{self, RuleFile, Rules};
@@ -45,6 +46,7 @@ impl Router {
         report(&catalogs.load(), &settings);
         warm_up(&encoders).await?;
         let fusion = fusion_weights(&encoders)?;
+        let models = confidence_models(&settings, &encoders)?;
         Ok(Arc::new(Self {
             cache: DecisionCache::new(settings.cache.clone()),
             pending: PendingCalls::new(),
@@ -56,6 +58,7 @@ impl Router {
             store,
             llm,
             fusion,
+            models,
             log,
             salt,
         }))
@@ -74,6 +77,26 @@ fn fusion_weights(encoders: &Encoders) -> Result<BTreeMap<String, Fusion>, Start
         }
     }
     Ok(weights)
+}
+
+/// The confidence model of each encoder; one that was never calibrated has the default.
+fn confidence_models(settings: &Settings, encoders: &Encoders) -> Result<Models, StartError> {
+    let model = |encoder: &str, named: &BTreeMap<String, f64>| {
+        Model::from_named(named).map_err(|source| StartError::Confidence { encoder: encoder.to_owned(), source })
+    };
+    let mut by_encoder = BTreeMap::new();
+    for encoder in encoders.all() {
+        match encoder.confidence() {
+            Some(named) => drop(by_encoder.insert(encoder.name().to_owned(), model(encoder.name(), named)?)),
+            None => tracing::info!(
+                encoder = encoder.name(),
+                "never calibrated: confidences are rough; see `pointsman calibrate`"
+            ),
+        }
+    }
+    let words = WordsManifest::read(&settings.embed.models_dir)?.confidence;
+    let words = words.map(|named| model("words", &named)).transpose()?;
+    Ok(Models::new(by_encoder, words))
 }
 
 /// Runs what is set up on first use, so that the first request is as fast as the hundredth.

@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value};
 
+use super::make::request;
 use super::route::Work;
 use super::{RouteError, RouteRequest, Router};
 use crate::catalog::Catalog;
@@ -203,14 +204,7 @@ impl Router {
     /// What the decider saw of the tool and what it took instead.
     fn weighed(&self, work: &Work<'_>, decision: &Decision, id: &ToolId) -> (Decided, Arguments) {
         let tools = retrieve::stable_order(work.catalog(), &decision.candidates);
-        let request = Request {
-            query: &work.query,
-            history: work.history,
-            session: &work.request.session_state,
-            tools: &tools,
-            candidates: &decision.candidates,
-            max_calls: 1,
-        };
+        let request = Request { max_calls: 1, ..request(work, &tools, &decision.candidates) };
         let weights = if decision.decided_by == DecidedBy::Local { local::weights(&request) } else { Vec::new() };
         let of = |tool: &ToolId| weights.iter().find(|weight| weight.tool == *tool).cloned();
         let chosen = decision.outcome.tool().cloned();

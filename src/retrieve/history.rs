@@ -157,7 +157,7 @@ impl<'a> Evidence<'a> {
 
     /// "退款呢" after a look at a shipment: the words that remain belong to other tools than the one called last.
     fn points_elsewhere(&self, catalog: &Catalog, query: &Query, positions: &[usize]) -> bool {
-        let scores = word_scores(catalog, &query.text, positions);
+        let scores = word_scores(catalog, &query.read_text(), positions);
         let best = scores.iter().copied().fold(0.0, f32::max);
         let last = positions.iter().zip(&scores).filter(|(position, _)| self.called(&catalog.tools[**position]) >= 1.0);
         best > 0.0 && last.map(|(_, score)| *score).fold(0.0, f32::max) < best / 2.0

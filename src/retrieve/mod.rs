@@ -4,6 +4,7 @@
 //! Does not know: how a tool is finally chosen, what an embedding is made with, or the transport.
 
 mod eligible;
+mod evidence;
 mod explain;
 mod fusion;
 mod history;
@@ -15,6 +16,7 @@ mod tie;
 use std::collections::BTreeMap;
 
 pub use eligible::{Eligible, Narrowing, Obstacle, eligible, obstacles};
+pub use evidence::cover;
 pub use explain::{Part, explain};
 pub use fusion::{Coverage, Fusion, FusionError, Gaps, Weights, fuse, length};
 pub use history::{Context, context};
@@ -25,7 +27,7 @@ pub use signals::SignalValues;
 use crate::catalog::Catalog;
 use crate::index::IndexError;
 use crate::text::{Query, terms};
-use crate::types::{Candidate, Score, Signal, Vector};
+use crate::types::{Candidate, Evidence, Score, Signal, Vector};
 
 /// How the signals are fused and how many candidates are handed on.
 #[derive(Debug, Clone, PartialEq)]
@@ -91,6 +93,8 @@ pub struct Ranked {
     pub candidates: Vec<Candidate>,
     /// How far behind the best the right tool is at most, with the coverage that was asked for.
     pub gap: f32,
+    /// What the ranking shows besides its order.
+    pub evidence: Evidence,
 }
 
 /// Ranks the eligible tools, at most `top`. `embedded` is `None` when words alone decide.
@@ -114,7 +118,9 @@ pub fn rank(
         score: fused[i],
         signals: signals.iter().map(|signal| (signal.kind, signal.values[i])).collect::<BTreeMap<_, _>>(),
     });
-    Ok(Ranked { candidates: candidates.collect(), gap })
+    let encoder = embedded.map(|embedded| embedded.encoder.as_str());
+    let evidence = evidence::evidence(catalog, query, encoder, &signals);
+    Ok(Ranked { candidates: candidates.collect(), gap, evidence })
 }
 
 /// A ranking with what it was made of. Every list but `order` is in the order of the eligible tools.

@@ -42,7 +42,7 @@ const IN_THE_RACE: f32 = 2.5;
 /// Chooses from `ranked`, which is best first and holds every eligible tool if `within` is given or domains are
 /// chosen first.
 pub fn mount(catalog: &Catalog, ranked: Ranked, within: Option<&Within>, settings: &Settings) -> Mounted {
-    let Ranked { candidates: ranking, gap } = ranked;
+    let Ranked { candidates: ranking, gap, .. } = ranked;
     let shortlist = |ranking| shortlist(ranking, gap, settings);
     let few = ranking.len() <= settings.hand_on_all_up_to;
     let (domains, inner, widen) = match within {

@@ -76,16 +76,16 @@ pub(super) fn asks(turn: &Turn) -> bool {
     turn.role == Role::Assistant && ASKS.is_match(&turn.content)
 }
 
-/// The text without ids, links and contacts.
+/// The text as it is read, without ids, links and contacts.
 fn own_words(query: &Query) -> String {
     let mut words = String::with_capacity(query.text.len());
     let mut from = 0;
     for slot in query.slots.iter().filter(|slot| slot.kind.is_opaque()) {
-        words.push_str(&query.text[from..slot.span.start]);
+        words.push_str(&query.reading().of_range(&query.text, from..slot.span.start));
         words.push(' ');
         from = slot.span.end;
     }
-    words.push_str(&query.text[from..]);
+    words.push_str(&query.reading().of_range(&query.text, from..query.text.len()));
     words.trim().to_owned()
 }
 

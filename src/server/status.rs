@@ -42,6 +42,7 @@ pub(super) fn change(error: &StartError) -> Status {
         | StartError::Log(_)
         | StartError::Llm(_)
         | StartError::Fusion { .. }
+        | StartError::Confidence { .. }
         | StartError::Interrupted(_) => internal(error, UNCHANGED),
     }
 }

@@ -1,16 +1,23 @@
 //! From an utterance to a checked [`Query`]: cleaned text, language, slots, words.
 //!
-//! Owns: normalising, language by script, slot masking, clauses, tokenising for the lexical index.
+//! Owns: normalising, language, slot masking, clauses, tokenising for the lexical index, common words and how they sound.
 //! Does not know: tools, schemas, or what a slot will be used for.
 
 pub mod clauses;
+mod foreign;
 pub mod language;
+pub mod lexicon;
 pub mod normalise;
+pub mod pinyin;
+mod reading;
+mod simplified;
 pub mod slots;
 pub mod tokens;
 
 pub use clauses::clauses;
-pub use language::Language;
+pub use language::{Language, Tongue};
 pub use normalise::{Query, TextError, normalise, to_nfkc};
+pub use reading::{Change, Misspelling, Reading};
+pub use simplified::{simplify, simplify_text};
 pub use slots::{Slot, SlotKind};
 pub use tokens::{terms, tokenise};

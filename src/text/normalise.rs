@@ -3,8 +3,9 @@
 use unicode_normalization::UnicodeNormalization;
 
 use super::clauses::clauses;
-use super::language::Language;
-use super::slots::{Slot, find_slots};
+use super::language::{Language, Tongue};
+use super::reading::{Misspelling, Reading};
+use super::slots::{Slot, SlotKind, find_slots};
 
 /// Longest utterance that is read, in characters; the rest is cut and the decision says so.
 pub const MAX_CHARS: usize = 8_000;
@@ -17,10 +18,16 @@ pub struct Query {
     /// NFKC (full-width forms become ASCII), invisible and control characters gone, white space runs made one blank.
     pub text: String,
     pub language: Language,
+    /// Two-letter codes of the languages it may be in.
+    pub codes: &'static [&'static str],
+    /// No encoder in use declares the language: what is found is a guess.
+    pub unsupported: bool,
     /// Non-overlapping, in order of position in `text`.
     pub slots: Vec<Slot>,
     /// Characters cut off the end because the utterance was longer than [`MAX_CHARS`].
     pub cut_chars: usize,
+    /// What is searched instead of slips and other scripts; empty until [`Query::read_as`] sets it.
+    reading: Reading,
 }
 
 /// Why an utterance cannot be routed.
@@ -36,14 +43,39 @@ impl Query {
         self.replace_slots(|slot| format!("<{}>", slot.kind.as_str()))
     }
 
-    /// `text` with ids, contacts and links taken out: what is embedded and matched against words. Numbers, dates and
-    /// quoted text stay, since they can carry meaning. Falls back to `text` when nothing else is left.
+    /// Sets what is searched instead of words typed wrong. Pinyin makes an utterance Chinese.
+    pub fn read_as(&mut self, reading: Reading) {
+        let spelled = reading.changes().iter().any(|change| change.kind == Misspelling::Pinyin);
+        self.reading = reading;
+        if spelled {
+            let tongue = Tongue::of(&self.retrieval_text());
+            (self.language, self.codes) = (tongue.language, tongue.codes);
+        }
+    }
+
+    pub fn reading(&self) -> &Reading {
+        &self.reading
+    }
+
+    /// `text` as it is read, with ids, contacts and links taken out: what is embedded and matched against words.
+    /// Numbers, dates and quoted text stay, since they can carry meaning. Falls back to `text` when nothing else is
+    /// left.
     pub fn retrieval_text(&self) -> String {
-        let stripped = self.replace_slots(|slot| {
-            if slot.kind.is_opaque() { " ".to_owned() } else { self.text[slot.span.clone()].to_owned() }
-        });
+        let mut stripped = String::with_capacity(self.text.len());
+        let mut from = 0;
+        for slot in self.slots.iter().filter(|slot| slot.kind.is_opaque()) {
+            stripped.push_str(&self.reading.of_range(&self.text, from..slot.span.start));
+            stripped.push(' ');
+            from = slot.span.end;
+        }
+        stripped.push_str(&self.reading.of_range(&self.text, from..self.text.len()));
         let collapsed = collapse_blanks(&stripped);
         if collapsed.chars().any(char::is_alphanumeric) { collapsed } else { self.text.clone() }
+    }
+
+    /// `text` as it is read, slots and all.
+    pub fn read_text(&self) -> String {
+        self.reading.of_range(&self.text, 0..self.text.len())
     }
 
     /// The single wishes of the retrieval text; empty when it is one.
@@ -84,8 +116,8 @@ pub fn normalise(utterance: &str) -> Result<Query, TextError> {
         return Err(TextError::Empty);
     }
     let slots = find_slots(&text);
-    let language = Language::detect(&mask_for_language(&text, &slots));
-    Ok(Query { text, language, slots, cut_chars })
+    let Tongue { language, codes } = tongue(&text, &slots);
+    Ok(Query { text, language, codes, unsupported: false, slots, cut_chars, reading: Reading::default() })
 }
 
 /// NFKC without invisible and control characters, white space runs as one blank, trimmed.
@@ -110,12 +142,23 @@ fn is_invisible(c: char) -> bool {
     }
 }
 
-/// Ids and links are written in Latin letters by everyone; they say nothing about the speaker's language.
-fn mask_for_language(text: &str, slots: &[Slot]) -> String {
+/// Ids and links are written in Latin letters by everyone; they say nothing about the speaker's language. Nor do a few
+/// quoted words of another one, as long as there are words around them.
+fn tongue(text: &str, slots: &[Slot]) -> Tongue {
+    let own = Tongue::of(&without(text, slots, SlotKind::is_opaque));
+    if own.language != Language::Other {
+        return own;
+    }
+    let unquoted = without(text, slots, |kind| kind.is_opaque() || kind == SlotKind::Quoted);
+    if unquoted.chars().any(char::is_alphabetic) { Tongue::of(&unquoted) } else { own }
+}
+
+fn without(text: &str, slots: &[Slot], left_out: impl Fn(SlotKind) -> bool) -> String {
     let mut out = String::new();
     let mut from = 0;
-    for slot in slots.iter().filter(|slot| slot.kind.is_opaque()) {
+    for slot in slots.iter().filter(|slot| left_out(slot.kind)) {
         out.push_str(&text[from..slot.span.start]);
+        out.push(' ');
         from = slot.span.end;
     }
     out.push_str(&text[from..]);

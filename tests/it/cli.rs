@@ -233,3 +233,64 @@ fn eval_prints_the_figures_by_name() {
     let text = eval(&["--stage", "prefilter", "--limit", "2"]);
     assert!(text.contains("queries 2") && text.contains("recall 5") && text.contains("latency ms"), "{text}");
 }
+
+/// The encoders' folders with manifests of their own; the large files are shared.
+fn models(into: &std::path::Path) {
+    let shipped = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("models");
+    for encoder in ["minilm-l6-en", "e5-small-zh-en"] {
+        std::fs::create_dir(into.join(encoder)).unwrap();
+        for entry in std::fs::read_dir(shipped.join(encoder)).unwrap() {
+            let (from, to) = (entry.as_ref().unwrap().path(), into.join(encoder).join(entry.unwrap().file_name()));
+            if from.extension().is_some_and(|end| end == "toml") || std::fs::hard_link(&from, &to).is_err() {
+                std::fs::copy(&from, &to).unwrap();
+            }
+        }
+    }
+}
+
+#[test]
+fn calibrate_stores_each_model_with_its_encoder() {
+    let dir = tempfile::tempdir().unwrap();
+    models(dir.path());
+    let (file, folder) = (shop_file(), dir.path().display().to_string());
+    let queries = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/data/shop.dev.jsonl");
+    let store = format!("store.path={folder}/vectors.db");
+    let fixed = ["calibrate", "--registry", &file, "--queries", queries, "--models", &folder, "--set", &store];
+    let run = |more: &[&str]| {
+        let (code, out, err) = cli::run(&[&fixed[..], &["--limit", "40"], more].concat());
+        assert_eq!(code, 0, "{err}");
+        (out, err)
+    };
+    let manifest = dir.path().join("e5-small-zh-en/manifest.toml");
+    let before = std::fs::read_to_string(&manifest).unwrap();
+    let (shown, err) = run(&[]);
+    assert!(err.contains("nothing was written") && !dir.path().join("words.toml").exists(), "{err}");
+    assert_eq!(std::fs::read_to_string(&manifest).unwrap(), before);
+    for part in [
+        "e5-small-zh-en: ",
+        "minilm-l6-en: ",
+        "words alone: ",
+        "expected calibration error",
+        "chosen",
+        "no_tool_below = ",
+    ] {
+        assert!(shown.contains(part), "{part} is not in\n{shown}");
+    }
+
+    let (_, err) = run(&["--write"]);
+    assert!(err.contains("e5-small-zh-en/manifest.toml") && err.contains("words.toml"), "{err}");
+    let written = std::fs::read_to_string(&manifest).unwrap();
+    let table = written.split("[confidence]\n").nth(1).unwrap();
+    assert!(shown.contains(table.trim()), "{table}\n{shown}");
+    assert!(written.starts_with(before.split("[confidence]").next().unwrap()), "the rest of the manifest stays");
+    // What was written is served, and the same rows give the same bytes again.
+    let (code, out, err) = cli::run(&["route", "--registry", &file, "--models", &folder, "催一下发货"]);
+    assert_eq!(code, 0, "{out}{err}");
+    run(&["--write"]);
+    assert_eq!(std::fs::read_to_string(&manifest).unwrap(), written);
+
+    std::fs::write(&manifest, written.replace("\nmargin = ", "\nmargn = ")).unwrap();
+    let (code, _, err) = cli::run(&["route", "--registry", &file, "--models", &folder, "催一下发货"]);
+    assert_eq!(code, 2, "{err}");
+    assert!(err.contains("e5-small-zh-en") && err.contains("`margn` is no feature"), "{err}");
+}

@@ -4,11 +4,12 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use pointsman::catalog::Tool;
+use pointsman::decide::confidence::Model;
 use pointsman::decide::llm::{AnswerMode, ApiKey, Llm, LlmError, Settings};
 use pointsman::decide::{Answer, Request, Verdict};
 use pointsman::decision::{DecidedBy, Degraded, HandoffReason, NoToolReason};
 use pointsman::text::normalise;
-use pointsman::types::{Candidate, Deadline, Role, Turn};
+use pointsman::types::{Candidate, Deadline, Evidence, Role, Turn};
 use serde_json::{Map, Value, json};
 
 use crate::support::cards::{card, order_schema, ranked, tool};
@@ -73,6 +74,8 @@ impl Fixture {
             session: &self.session,
             tools: &tools,
             candidates: &self.candidates,
+            evidence: &Evidence::default(),
+            model: Model::WORDS,
             max_calls: self.max_calls,
         };
         self.llm.decide(&request, Deadline::after(budget)).await

@@ -8,6 +8,7 @@ mod cache;
 mod cli;
 mod docs;
 mod faults;
+mod language;
 mod layers;
 mod llm;
 mod quality;

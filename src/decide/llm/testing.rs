@@ -8,6 +8,7 @@ use serde_json::{Map, Value, json};
 use super::super::Request;
 use super::{AnswerMode, Settings};
 use crate::catalog::Tool;
+use crate::decide::confidence::Model;
 use crate::text::normalise;
 use crate::tool::{Boundary, Description, Execution, SideEffect, ToolCard};
 use crate::types::{Candidate, Score, ToolId, Turn};
@@ -104,6 +105,8 @@ impl Shop {
             session: &self.session,
             tools,
             candidates: &self.candidates,
+            evidence: Box::leak(Box::default()),
+            model: Model::WORDS,
             max_calls: self.max_calls,
         }
     }

@@ -13,7 +13,7 @@ use crate::catalog::Tool;
 use crate::decide::confidence::{self, Features};
 use crate::decide::{Answer, Request, Verdict};
 use crate::decision::NoToolReason;
-use crate::text::{Language, SlotKind, tokenise};
+use crate::text::{SlotKind, tokenise};
 use crate::tool::ConfirmedBy;
 use crate::types::{Candidate, Confidence, FieldProblem, Signal, ToolId, Turn};
 
@@ -37,7 +37,9 @@ pub fn decide(request: &Request<'_>, settings: &Settings) -> Answer {
     let Some(best) = weighed.first() else {
         return answer(Verdict::NoTool(NoToolReason::NothingFits), Confidence::ZERO);
     };
-    let confidence = confidence_of(&weighed, request);
+    let features = features(&weighed, request);
+    let confidence = request.model.probability(&features);
+    tracing::debug!(tool = %best.tool.id(), ?features, %confidence, "first candidate weighed");
     let mut verdict = verdict(best, confidence, settings);
     let mut notes = Vec::new();
     if let Verdict::Call(calls) = &mut verdict {
@@ -48,7 +50,23 @@ pub fn decide(request: &Request<'_>, settings: &Settings) -> Answer {
         calls.extend(further);
         calls.truncate(request.max_calls);
     }
-    Answer { notes, ..answer(verdict, confidence) }
+    let mut answer = Answer { notes, ..answer(verdict, confidence) };
+    if features.unsupported && !features.named {
+        // That nothing fits is no better known than that something does.
+        answer.confidence = confidence::cap_unsupported(answer.confidence);
+    }
+    answer
+}
+
+/// The tool the decider would take, whatever it makes of it, and what its confidence is computed from. `None` where
+/// nothing is weighed: without a candidate, or when a closed list says that nothing is to be called.
+pub fn first_choice(request: &Request<'_>) -> Option<(ToolId, Features)> {
+    if signs::sign(request).is_some() {
+        return None;
+    }
+    let weighed = weigh_all(request);
+    let tool = weighed.first()?.tool.id().clone();
+    Some((tool, features(&weighed, request)))
 }
 
 /// What one candidate weighed, for explanations.
@@ -128,7 +146,7 @@ fn weigh_all<'a>(request: &'a Request<'_>) -> Vec<Weighed<'a>> {
 fn look_up_first(weighed: &mut [Weighed<'_>], request: &Request<'_>) {
     let has_id = request.query.slots.iter().any(|slot| slot.kind == SlotKind::Id);
     let Some(best) = weighed.first() else { return };
-    if has_id || !Concepts::of(&request.query.text).contains(bought()) {
+    if has_id || !Concepts::of(&request.query.read_text()).contains(bought()) {
         return;
     }
     let open: Vec<&str> = best.open_ids().collect();
@@ -164,22 +182,24 @@ fn is_preview(tool: &Tool, request: &Request<'_>) -> bool {
 }
 
 /// `weighed` is not empty.
-fn confidence_of(weighed: &[Weighed<'_>], request: &Request<'_>) -> Confidence {
+fn features(weighed: &[Weighed<'_>], request: &Request<'_>) -> Features {
     let (best, second) = (&weighed[0], weighed.get(1));
     let words = tokenise(&request.query.retrieval_text()).len();
-    let mut features = Features::of_ranking(best.candidate, None, words);
+    let mut features = Features::of_ranking(best.candidate, None, request.evidence, words);
     if let Some(second) = second {
         features.margin = (best.total - second.total).clamp(0.0, features.margin);
     }
     features.fit = best.fit;
+    features.takes_id = best.fit > 0.0 && request.query.slots.iter().any(|slot| slot.kind == SlotKind::Id);
     features.complete = best.checked.is_ok();
+    features.needs_nothing = best.tool.schema.required().is_empty();
+    features.follows = !request.history.is_empty();
     features.pinned |= just_used(best.candidate, request.history) || best.continues >= 1.0;
     features.known = known::share(request.query, weighed.iter().map(|weighed| weighed.tool));
     features.agrees = best.shift.agrees;
     features.border = best.shift.border;
-    let confidence = confidence::local(&features, request.query.language == Language::En);
-    tracing::debug!(tool = %best.tool.id(), ?features, %confidence, "first candidate weighed");
-    confidence
+    features.unsupported = request.query.unsupported;
+    features
 }
 
 /// The conversation has just led to this tool: its preview was the last result.

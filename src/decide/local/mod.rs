@@ -16,7 +16,7 @@ mod follow;
 mod known;
 mod signs;
 
-pub use choose::{Weight, decide, read_arguments, weights};
+pub use choose::{Weight, decide, first_choice, read_arguments, weights};
 pub use extract::{Extraction, extract};
 pub use pin::pin;
 pub use resume::{Resumed, resume};

@@ -36,7 +36,7 @@ impl Sign {
 /// The first sign that holds. A nod answers a question that is open in the conversation, so it is no small talk there.
 pub(super) fn sign(request: &Request<'_>) -> Option<Sign> {
     let query = request.query;
-    if is_small_talk(&query.text) && !was_asked(request) {
+    if is_small_talk(&query.read_text()) && !was_asked(request) {
         Some(Sign::SmallTalk)
     } else if is_taken_back(query) || declines(request) {
         Some(Sign::TakenBack)
@@ -88,7 +88,7 @@ static ABANDONS: LazyLock<Regex> = LazyLock::new(|| {
 
 /// A word of giving up after which no new wish comes. With an id it is about what was asked for that id.
 fn is_taken_back(query: &Query) -> bool {
-    let lower = query.text.to_lowercase();
+    let lower = query.read_text().to_lowercase();
     let Some(last) = ABANDONS.find_iter(&lower).last() else { return false };
     let has_id = query.slots.iter().any(|slot| slot.kind == SlotKind::Id);
     let rest = &lower[last.end()..];
@@ -125,7 +125,7 @@ fn declines(request: &Request<'_>) -> bool {
             tool.card.confirmation.as_ref().is_some_and(|confirmation| confirmation.tool.as_deref() == Some(name))
         })
     });
-    let lower = request.query.text.to_lowercase();
+    let lower = request.query.read_text().to_lowercase();
     asks_consent && was_asked(request) && request.query.slots.is_empty() && words::contains_any(&lower, &NO)
 }
 
@@ -142,7 +142,7 @@ static PERSON: LazyLock<Regex> = LazyLock::new(|| {
 
 /// An account other than the speaker's own: all of them, or one picked out by a number, phone or address.
 fn is_about_others(query: &Query) -> bool {
-    let lower = query.text.to_lowercase();
+    let lower = query.read_text().to_lowercase();
     if OTHERS.is_match(&lower) {
         return true;
     }

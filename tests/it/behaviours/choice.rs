@@ -7,13 +7,14 @@ use std::time::Duration;
 
 use pointsman::catalog::{Catalog, CatalogBuilder};
 use pointsman::decide::Request;
+use pointsman::decide::confidence::Model;
 use pointsman::decide::llm::Llm;
 use pointsman::decision::{DecidedBy, Outcome, Stage};
 use pointsman::embed::Encoders;
 use pointsman::pipeline::{RouteError, RouteRequest};
 use pointsman::retrieve::stable_order;
 use pointsman::text::normalise;
-use pointsman::types::{Caller, Candidate, Deadline, Score};
+use pointsman::types::{Caller, Candidate, Deadline, Evidence, Score};
 use serde_json::{Map, json};
 use tokio::task::JoinSet;
 
@@ -72,6 +73,8 @@ async fn sb_056_noise_in_the_scores_leaves_the_prompt_as_it_is() {
             session: &session,
             tools: &tools,
             candidates: &candidates,
+            evidence: &Evidence::default(),
+            model: Model::WORDS,
             max_calls: 1,
         };
         decider.decide(&request, Deadline::after(Duration::from_secs(30))).await.unwrap();

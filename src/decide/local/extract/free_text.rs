@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use super::{Context, Extraction, Found, formats, ids, places, things, words};
 use crate::args::Property;
-use crate::text::SlotKind;
+use crate::text::{Misspelling, SlotKind};
 
 /// Purposes of free texts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -92,10 +92,19 @@ pub(super) fn read(context: &Context<'_>, taken: &[Range<usize>], out: &mut Extr
             Purpose::Quoted => None,
         };
         let Some(span) = span.filter(|span| !span.is_empty()) else { continue };
-        let text = if purpose(property) == Purpose::Question {
-            without_ids(context, property)
-        } else {
-            context.query.text[span.clone()].trim().to_owned()
+        let text = match purpose(property) {
+            Purpose::Question => without_ids(context, property),
+            // A search for a word with a wrong character finds nothing.
+            Purpose::Keyword => {
+                let reading = context.query.reading().only(Misspelling::Homophone);
+                reading.of_range(&context.query.text, span.clone()).trim().to_owned()
+            }
+            Purpose::Address
+            | Purpose::Title
+            | Purpose::ProductName
+            | Purpose::Variant
+            | Purpose::Content
+            | Purpose::Quoted => context.query.text[span.clone()].trim().to_owned(),
         };
         let value = Value::String(text);
         if context.schema.fits(property.name, &value) {
