@@ -6,6 +6,8 @@
 mod build;
 mod handle;
 mod names;
+#[cfg(test)]
+mod tests;
 mod texts;
 mod tool;
 

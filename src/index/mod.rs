@@ -11,6 +11,7 @@ mod rank;
 mod recall;
 #[cfg(test)]
 mod sample;
+mod walk;
 
 pub use dense::{DenseIndex, IndexError, Mode, Settings};
 pub use lexical::LexicalIndex;

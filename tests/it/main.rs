@@ -12,6 +12,7 @@ mod layers;
 mod llm;
 mod reload;
 mod route;
+mod scale;
 mod server;
 mod shutdown;
 mod source;
