@@ -273,12 +273,12 @@ mod tests {
     /// Utterances lie between families of tools, and their nearest rows in many of them: harder than a query near a row.
     #[test]
     fn recall_at_ten_has_a_floor_near_rows_and_between_them() {
-        let all = clustered(60, 25, 32, 0.25, 12);
+        let all = clustered(40, 25, 32, 0.25, 12);
         let (exact, graph) = (build(&all, Mode::Exact), build(&all, Mode::Hnsw));
         let mut numbers = Numbers::new(8);
         let (mut found, mut wanted) = ([0, 0], 0);
         for n in 0..100 {
-            let [one, other] = [&all[n * 15], &all[(n * 731 + 400) % all.len()]].map(Vector::as_slice);
+            let [one, other] = [&all[n * 10], &all[(n * 731 + 400) % all.len()]].map(Vector::as_slice);
             let between: Vec<f32> = one.iter().zip(other).map(|(one, other)| one + other).collect();
             wanted += 10;
             for (kind, query) in [numbers.near(one, 0.1), numbers.near(&between, 0.5)].iter().enumerate() {

@@ -131,9 +131,10 @@ impl Graph {
         }
     }
 
-    /// Beam width: the more points there are, the more of them are about as near as the nearest.
+    /// Beam width: the more points there are, the more of them are about as near as the nearest. Utterances need much
+    /// more than queries near a card (docs/MEASUREMENTS.md).
     pub(super) fn ef_search(&self, k: usize) -> usize {
-        MIN_EF_SEARCH.max(k.saturating_mul(2)).max(2 * self.rows_of.len().isqrt())
+        MIN_EF_SEARCH.max(k.saturating_mul(2)).max(6 * self.rows_of.len().isqrt())
     }
 }
 
@@ -338,7 +339,8 @@ mod tests {
         };
         assert_eq!(graph(100).ef_search(5), 64);
         assert_eq!(graph(100).ef_search(50), 100);
-        assert_eq!(graph(40_000).ef_search(5), 400);
+        assert_eq!(graph(40_000).ef_search(5), 1_200);
+        assert_eq!(graph(40_000).ef_search(256), 1_200);
         assert_eq!(graph(0).ef_search(usize::MAX), usize::MAX);
     }
 }
