@@ -14,7 +14,7 @@ PROGRAM := --bin pointsman --example demo
 EVAL_DATA ?= ../shared/data
 EVAL = target/release/pointsman report --plan docs/eval/plan.toml --published docs/eval/published.toml $(EVAL_FLAGS)
 
-.PHONY: help setup build demo eval test check lint doc bench bench-build deny clean-runtime
+.PHONY: help setup build demo eval test check lint doc bench bench-build recall deny clean-runtime
 
 help: ## List the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{ printf "  %-14s %s\n", $$1, $$2 }'
@@ -60,6 +60,9 @@ bench-build: ## Compile the benches
 
 bench: setup ## Run the benches; BENCH=prefilter runs one
 	$(CARGO) bench --locked $(if $(BENCH),--bench $(BENCH),--benches)
+
+recall: setup ## Measure the graph's recall: make recall SETS=folder of labelled sets
+	$(CARGO) run --release --locked --example recall -- $(SETS)
 
 deny: ## Check licences, banned crates and sources (needs cargo-deny)
 	$(CARGO) deny --locked check licenses bans sources

@@ -7,6 +7,8 @@ mod build;
 mod centre;
 mod handle;
 mod names;
+#[cfg(test)]
+mod tests;
 mod texts;
 mod tool;
 mod typed;

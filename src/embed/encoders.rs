@@ -42,7 +42,7 @@ impl Encoders {
     }
 
     #[cfg(any(test, feature = "testing"))]
-    pub(super) fn of(mut encoders: Vec<Arc<Encoder>>) -> Self {
+    pub(crate) fn of(mut encoders: Vec<Arc<Encoder>>) -> Self {
         encoders.sort_by(|a, b| a.name().cmp(b.name()));
         Self { encoders }
     }

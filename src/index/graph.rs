@@ -1,12 +1,12 @@
-//! Hierarchical navigable small world graph over the distinct vectors of an index.
+//! Navigable graph over the distinct vectors of an index, after Malkov and Yashunin's HNSW.
 //!
-//! Owns: finding rows that are probably near, and every guard the graph library needs: it may panic, lose rows, and
-//! isolate equal vectors from the rest.
+//! Owns: finding rows that are probably near, and every guard the graph library needs: it may panic, lose links, and
+//! isolate equal vectors from the rest. It builds; [`super::walk`] searches.
 //! Does not know: exact similarities and result order ([`super::dense`] computes both for the rows found here).
 //!
 //! Source: Malkov and Yashunin, Efficient and robust approximate nearest neighbor search using HNSW graphs, 2016.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
@@ -15,6 +15,7 @@ use hnsw_rs::hnsw::Hnsw;
 use sha2::{Digest, Sha256};
 
 use super::dense::IndexError;
+use super::walk::Links;
 use crate::types::Vector;
 use crate::types::vector::dot;
 
@@ -22,7 +23,7 @@ use crate::types::vector::dot;
 const CONNECTIONS: usize = 32;
 const _: () = assert!(CONNECTIONS <= 256, "the library ends the process above 256");
 /// Beam width while inserting.
-const EF_CONSTRUCTION: usize = 200;
+const EF_CONSTRUCTION: usize = 100;
 /// More layers than the library would ever fill at this number of connections.
 const LAYERS: usize = 16;
 /// Narrowest beam of a search.
@@ -30,24 +31,25 @@ const MIN_EF_SEARCH: usize = 64;
 /// One row in this many may be outside the graph, or one point in this many without a row, before it is built anew.
 const REBUILD_AT_SHARE: usize = 20;
 
-type Library = Hnsw<'static, f32, ClampedCosine>;
-
 /// Immutable once built; searches from several threads at once are fine.
 pub(super) struct Graph {
     points: Arc<Points>,
-    /// Rows that share the vector of each point, ascending; none for a vector that is no longer there, since the
-    /// library cannot delete. More equal vectors than a point has links would link only among themselves and could
-    /// neither be found nor left, so each distinct vector is one point.
+    /// Rows that share the vector of each point, ascending; none for a vector that is no longer there. More equal
+    /// vectors than a point has links would link only among themselves and could neither be found nor left, so each
+    /// distinct vector is one point.
     rows_of: Vec<Vec<usize>>,
-    /// Rows no walk from the entry reaches, ascending; they are always handed on.
+    /// Rows no walk reaches, ascending; they are always handed on.
     outside: Vec<usize>,
 }
 
 /// What the rows of several catalogs may share.
 struct Points {
-    hnsw: Library,
+    links: Links,
+    /// The rows the graph was built for, and which of them each point is.
+    vectors: Arc<Vec<Vector>>,
+    row: Vec<usize>,
     by_print: HashMap<Print, usize>,
-    /// Points without a path from the entry, ascending.
+    /// Points without a path from a start, ascending.
     unreachable: Vec<usize>,
 }
 
@@ -60,37 +62,28 @@ impl Graph {
     ///
     /// # Errors
     /// [`IndexError::Build`] if the library panics.
-    pub(super) fn build(rows: &[Vector], go_on: &dyn Fn() -> bool) -> Result<Option<Self>, IndexError> {
-        let groups = group_equal(rows);
-        let order = spread_order(&groups);
-        Self::insert(rows, groups, order, go_on)
-    }
-
-    fn insert(
-        rows: &[Vector],
-        groups: Groups,
-        order: impl IntoIterator<Item = usize>,
-        go_on: &dyn Fn() -> bool,
-    ) -> Result<Option<Self>, IndexError> {
-        let Groups { rows_of, by_print, .. } = groups;
+    pub(super) fn build(rows: &Arc<Vec<Vector>>, go_on: &dyn Fn() -> bool) -> Result<Option<Self>, IndexError> {
+        let (by_print, rows_of) = group_equal(rows);
+        let row: Vec<usize> = rows_of.iter().map(|rows| rows[0]).collect();
         let built = guarded(|| {
-            let mut hnsw = Hnsw::new(CONNECTIONS, rows_of.len(), LAYERS, EF_CONSTRUCTION, ClampedCosine);
-            // Free links are filled up. Without it a card's variations link to that card and to little else.
+            let mut hnsw = Hnsw::new(CONNECTIONS, row.len(), LAYERS, EF_CONSTRUCTION, ClampedCosine);
+            // Free places are filled up. Without it the variations of a card link to it and to little else.
             hnsw.set_keeping_pruned(true);
-            for point in order {
+            for (point, row) in row.iter().enumerate() {
                 if !go_on() {
                     return None;
                 }
-                hnsw.insert((rows[rows_of[point][0]].as_slice(), point));
+                hnsw.insert((rows[*row].as_slice(), point));
             }
-            let unreachable = unreachable_points(&hnsw, rows_of.len());
-            Some((hnsw, unreachable))
+            Some(links(&hnsw, row.len()))
         });
-        let Some((hnsw, unreachable)) = built.map_err(IndexError::Build)? else { return Ok(None) };
-        Ok(Some(Self::over(Arc::new(Points { hnsw, by_print, unreachable }), rows_of, Vec::new())))
+        let Some(links) = built.map_err(IndexError::Build)? else { return Ok(None) };
+        let unreachable = links.unreachable();
+        let points = Points { links, vectors: Arc::clone(rows), row, by_print, unreachable };
+        Ok(Some(Self::over(Arc::new(points), rows_of, Vec::new())))
     }
 
-    /// The same points for other rows: vectors that are gone lead nowhere, new ones are outside.
+    /// The same points for other rows: vectors that are gone stand for none, new ones are outside.
     pub(super) fn adopted(&self, rows: &[Vector]) -> Self {
         let mut rows_of = vec![Vec::new(); self.rows_of.len()];
         let mut outside = Vec::new();
@@ -123,30 +116,25 @@ impl Graph {
     }
 
     /// Rows that are probably among the `k` nearest to `query`; only rows for which `allowed` is true.
-    ///
-    /// # Errors
-    /// The library's words if it panics.
-    pub(super) fn near(&self, query: &Vector, k: usize, allowed: &[bool]) -> Result<Found, String> {
-        let ef = self.ef_search(k);
-        let any_allowed = |point: &usize| self.rows_of[*point].iter().any(|row| allowed[*row]);
-        // Everything the beam holds is asked for: the exact ranking afterwards settles near ties.
-        let beam = guarded(|| {
-            // With a filter the library walks on where it could stop.
-            if (0..self.rows_of.len()).all(|point| any_allowed(&point)) {
-                self.points.hnsw.search(query.as_slice(), ef, ef)
-            } else {
-                self.points.hnsw.search_filter(query.as_slice(), ef, ef, Some(&any_allowed))
-            }
-        })?;
-        let of_beam = beam.iter().flat_map(|hit| self.rows_of[hit.d_id].iter());
-        let open = |rows: &mut dyn Iterator<Item = &usize>| rows.copied().filter(|row| allowed[*row]).collect();
-        Ok(Found { beam: open(&mut of_beam.into_iter()), outside: open(&mut self.outside.iter()) })
+    pub(super) fn near(&self, query: &Vector, k: usize, allowed: &[bool]) -> Found {
+        let Points { links, vectors, row, .. } = &*self.points;
+        // Everything the beam holds is handed on: the exact ranking afterwards settles near ties.
+        let beam = links.walk(
+            self.ef_search(k),
+            |point| dot(query.as_slice(), vectors[row[point]].as_slice()),
+            |point| self.rows_of[point].iter().any(|row| allowed[*row]),
+        );
+        let open = |row: &&usize| allowed[**row];
+        Found {
+            beam: beam.iter().flat_map(|point| &self.rows_of[*point]).filter(open).copied().collect(),
+            outside: self.outside.iter().filter(open).copied().collect(),
+        }
     }
 
-    /// Beam width: the descent through the upper layers takes one step a layer, so the larger the graph, the further
-    /// from the goal the walk in the lowest layer starts.
+    /// Beam width: the more points there are, the more of them are about as near as the nearest. Utterances need much
+    /// more than queries near a card (docs/MEASUREMENTS.md).
     pub(super) fn ef_search(&self, k: usize) -> usize {
-        MIN_EF_SEARCH.max(k.saturating_mul(2)).max(2 * self.rows_of.len().isqrt())
+        MIN_EF_SEARCH.max(k.saturating_mul(2)).max(6 * self.rows_of.len().isqrt())
     }
 }
 
@@ -169,26 +157,18 @@ impl Distance<f32> for ClampedCosine {
     }
 }
 
-struct Groups {
-    /// Rows by equal vector, groups in the order of their first row.
-    rows_of: Vec<Vec<usize>>,
-    /// By group.
-    prints: Vec<Print>,
-    by_print: HashMap<Print, usize>,
-}
-
-fn group_equal(rows: &[Vector]) -> Groups {
-    let mut groups = Groups { rows_of: Vec::new(), prints: Vec::new(), by_print: HashMap::new() };
+/// Points, and the rows of each: rows of equal vectors are one point. They are numbered by print, so that neighbours
+/// are far apart and the same vectors are the same points in whatever rows.
+///
+/// Catalogs list alike tools together. Inserted in that order, the members of a large family take up each other's links
+/// before anything else is there to link to: of four families of 300, 356 points could not be reached.
+fn group_equal(rows: &[Vector]) -> (HashMap<Print, usize>, Vec<Vec<usize>>) {
+    let mut groups: BTreeMap<Print, Vec<usize>> = BTreeMap::new();
     for (row, vector) in rows.iter().enumerate() {
-        let print = print(vector);
-        let group = *groups.by_print.entry(print).or_insert(groups.rows_of.len());
-        if group == groups.rows_of.len() {
-            groups.rows_of.push(Vec::new());
-            groups.prints.push(print);
-        }
-        groups.rows_of[group].push(row);
+        groups.entry(print(vector)).or_default().push(row);
     }
-    groups
+    let by_print = groups.keys().enumerate().map(|(point, print)| (*print, point)).collect();
+    (by_print, groups.into_values().collect())
 }
 
 fn print(vector: &Vector) -> Print {
@@ -199,43 +179,31 @@ fn print(vector: &Vector) -> Print {
     digest.finalize().into()
 }
 
-/// Every group once, neighbours far apart, the same for the same vectors in whatever rows.
-///
-/// Catalogs list alike tools together. Inserted in that order, the members of a large family take up each other's links
-/// before anything else is there to link to: of four families of 300, 356 points could not be reached.
-fn spread_order(groups: &Groups) -> Vec<usize> {
-    let mut order: Vec<usize> = (0..groups.prints.len()).collect();
-    order.sort_unstable_by_key(|group| groups.prints[*group]);
-    order
-}
-
-/// Points without a path from the entry point in the lowest layer, ascending.
-fn unreachable_points(hnsw: &Library, points: usize) -> Vec<usize> {
+/// The links of the lowest layer. Points that are in an upper one too are the starts: the library draws them at random,
+/// one in as many as there are connections.
+fn links(hnsw: &Hnsw<'static, f32, ClampedCosine>, points: usize) -> Links {
     let indexation = hnsw.get_point_indexation();
-    let mut links = vec![Vec::new(); points];
-    let mut entry = None;
+    let mut of = vec![Vec::new(); points];
+    let mut starts = Vec::new();
     for layer in 0..LAYERS {
-        for (rank, point) in indexation.get_layer_iterator(layer).enumerate() {
-            // The entry is the first point of the highest layer in use.
-            if rank == 0 {
-                entry = Some(point.get_origin_id());
+        for point in indexation.get_layer_iterator(layer) {
+            let id = point.get_origin_id();
+            if layer > 0 || points <= CONNECTIONS {
+                starts.push(id as u32);
             }
-            links[point.get_origin_id()] = point.get_neighborhood_id()[0].iter().map(|hit| hit.d_id).collect();
+            of[id] = point.get_neighborhood_id()[0].iter().map(|hit| hit.d_id as u32).collect();
         }
     }
-    let mut reached = vec![false; points];
-    let mut open: Vec<usize> = entry.into_iter().collect();
-    while let Some(point) = open.pop() {
-        if !std::mem::replace(&mut reached[point], true) {
-            open.extend(&links[point]);
-        }
+    if starts.is_empty() && points > 0 {
+        starts.push(0);
     }
-    (0..points).filter(|point| !reached[*point]).collect()
+    starts.sort_unstable();
+    Links::new(of, starts)
 }
 
 /// Runs `work`, turning a panic into its message.
 fn guarded<T>(work: impl FnOnce() -> T) -> Result<T, String> {
-    // Unwind safe: a graph whose building panicked is dropped, and a search changes nothing.
+    // Unwind safe: a graph whose building panicked is dropped.
     catch_unwind(AssertUnwindSafe(work)).map_err(|panic| {
         let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
         text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_else(|| "unknown panic".to_owned())
@@ -260,20 +228,30 @@ mod tests {
     const GO_ON: &dyn Fn() -> bool = &|| true;
 
     fn built(rows: &[Vector]) -> Graph {
-        Graph::build(rows, GO_ON).unwrap().unwrap()
+        Graph::build(&Arc::new(rows.to_vec()), GO_ON).unwrap().unwrap()
     }
 
     #[test]
     fn points_no_walk_reaches_are_handed_on() {
-        let rows = clustered(3, 150, 16, 0.01, 1);
-        let in_row_order = Graph::insert(&rows, group_equal(&rows), 0..rows.len(), GO_ON).unwrap().unwrap();
-        assert!(!in_row_order.outside.is_empty(), "families in row order isolate some points");
-        let lost = &rows[in_row_order.outside[0]];
-        let found = in_row_order.near(lost, 1, &vec![true; rows.len()]).unwrap();
-        assert_eq!(found.outside, in_row_order.outside);
-        assert!(!in_row_order.is_worn(), "inserting again in the same order would isolate them again");
-
-        assert_eq!(built(&rows).outside, [0usize; 0], "the order of insertion prevents it");
+        let rows = clustered(2, 50, 16, 0.1, 1);
+        let whole = built(&rows);
+        assert_eq!(whole.outside, [0usize; 0]);
+        // The same points, the last thirty cut off.
+        let points = Points {
+            links: Links::new((0..70).map(|point| vec![(point + 1) % 70]).chain(vec![vec![]; 30]).collect(), vec![3]),
+            vectors: Arc::clone(&whole.points.vectors),
+            row: whole.points.row.clone(),
+            by_print: whole.points.by_print.clone(),
+            unreachable: (70..100).collect(),
+        };
+        assert_eq!(points.links.unreachable(), points.unreachable);
+        let cut = Graph::over(Arc::new(points), whole.rows_of.clone(), Vec::new());
+        let lost: Vec<usize> = whole.rows_of[70..].iter().flatten().copied().collect();
+        let mut outside = cut.near(&rows[lost[0]], 1, &[true; 100]).outside;
+        assert_eq!(outside, cut.outside);
+        outside.retain(|row| lost.contains(row));
+        assert_eq!(outside.len(), 30);
+        assert!(!cut.is_worn(), "inserting again would cut them off again");
     }
 
     #[test]
@@ -282,25 +260,28 @@ mod tests {
         rows.extend(vec![rows[3].clone(); 100]);
         let graph = built(&rows);
         assert_eq!(graph.rows_of.len(), 80);
-        assert_eq!(graph.rows_of[3], std::iter::once(3).chain(80..180).collect::<Vec<_>>());
-        let mut found = graph.near(&rows[3], 1, &[true; 180]).unwrap().beam;
-        found.retain(|row| graph.rows_of[3].contains(row));
+        let equal: Vec<usize> = std::iter::once(3).chain(80..180).collect();
+        assert!(graph.rows_of.contains(&equal));
+        let mut found = graph.near(&rows[3], 1, &[true; 180]).beam;
+        found.retain(|row| equal.contains(row));
         assert_eq!(found.len(), 101);
     }
 
     #[test]
-    fn every_point_is_inserted_once_wherever_its_row_stands() {
+    fn the_same_vectors_are_the_same_graph_in_whatever_rows() {
         for n in [0, 1, 2, 150] {
-            let mut rows = clustered(1, n, 4, 1.0, 9);
-            let inserted = |rows: &[Vector]| -> Vec<Vector> {
-                spread_order(&group_equal(rows)).into_iter().map(|point| rows[point].clone()).collect()
-            };
-            let mut order = spread_order(&group_equal(&rows));
-            let forwards = inserted(&rows);
-            order.sort_unstable();
-            assert!(order.into_iter().eq(0..n), "{n}");
-            rows.reverse();
-            assert_eq!(inserted(&rows), forwards);
+            let rows = clustered(1, n, 4, 1.0, 9);
+            let reversed: Vec<Vector> = rows.iter().rev().cloned().collect();
+            let (forwards, backwards) = (built(&rows), built(&reversed));
+            let mut all: Vec<usize> = forwards.rows_of.iter().flatten().copied().collect();
+            let mirrored: Vec<usize> = backwards.rows_of.iter().flatten().map(|row| n - 1 - row).collect();
+            assert_eq!(all, mirrored);
+            for query in rows.iter().take(5) {
+                let [one, other] = [&forwards, &backwards].map(|graph| graph.near(query, 3, &vec![true; n]).beam);
+                assert!(one.iter().eq(other.iter().map(|row| n - 1 - row).collect::<Vec<_>>().iter()));
+            }
+            all.sort_unstable();
+            assert!(all.into_iter().eq(0..n), "{n}");
         }
     }
 
@@ -312,7 +293,7 @@ mod tests {
             asked.set(asked.get() + 1);
             asked.get() <= 10
         };
-        assert!(Graph::build(&rows, &ten_times).unwrap().is_none());
+        assert!(Graph::build(&Arc::new(rows), &ten_times).unwrap().is_none());
         assert_eq!(asked.get(), 11);
     }
 
@@ -326,7 +307,7 @@ mod tests {
         let rows: Vec<Vector> = new.iter().chain(&old[10..]).cloned().collect();
         let adopted = graph.adopted(&rows);
         assert_eq!(adopted.outside, [0, 1]);
-        let found = adopted.near(&rows[100], 20, &[true; 192]).unwrap();
+        let found = adopted.near(&rows[100], 20, &[true; 192]);
         assert!(found.beam.contains(&100) && found.beam.iter().all(|row| (2..192).contains(row)));
         assert_eq!(found.outside, [0, 1]);
         assert!(!adopted.is_worn(), "ten of 200 points stand for nothing");
@@ -347,7 +328,9 @@ mod tests {
     fn the_beam_widens_with_size_and_k() {
         let graph = |points: usize| Graph {
             points: Arc::new(Points {
-                hnsw: Hnsw::new(CONNECTIONS, 0, LAYERS, EF_CONSTRUCTION, ClampedCosine),
+                links: Links::new(vec![], vec![]),
+                vectors: Arc::new(vec![]),
+                row: vec![],
                 by_print: HashMap::new(),
                 unreachable: vec![],
             }),
@@ -356,7 +339,8 @@ mod tests {
         };
         assert_eq!(graph(100).ef_search(5), 64);
         assert_eq!(graph(100).ef_search(50), 100);
-        assert_eq!(graph(40_000).ef_search(5), 400);
+        assert_eq!(graph(40_000).ef_search(5), 1_200);
+        assert_eq!(graph(40_000).ef_search(256), 1_200);
         assert_eq!(graph(0).ef_search(usize::MAX), usize::MAX);
     }
 }

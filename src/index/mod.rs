@@ -12,6 +12,7 @@ mod rank;
 mod recall;
 #[cfg(test)]
 mod sample;
+mod walk;
 
 pub use cover::CoverIndex;
 pub use dense::{DenseIndex, IndexError, Mode, Settings};

@@ -54,7 +54,7 @@ pub const INDEX_RECALL: &str = "pointsman_index_recall_ratio";
 pub const INDEX_RECALL_ROWS: &str = "pointsman_index_recall_rows_total";
 /// Counter `{result}`: searches picked to be repeated, `measured`, `dropped`.
 pub const INDEX_RECALL_SAMPLES: &str = "pointsman_index_recall_samples_total";
-/// Counter `{reason}`: searches answered by a scan after the graph, `unsettled`, `failed`.
+/// Counter: searches for which the graph could not vouch, so that a scan answered.
 pub const INDEX_RESCANS: &str = "pointsman_index_rescans_total";
 
 #[cfg(test)]

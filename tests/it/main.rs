@@ -15,6 +15,7 @@ mod quality;
 mod reload;
 mod route;
 mod rules;
+mod scale;
 mod server;
 mod shutdown;
 mod source;
