@@ -98,7 +98,7 @@ pub fn run(args: Args) -> Result<(), Failure> {
 }
 
 /// On standard error, and only if that is a terminal.
-fn progress_bar() -> ProgressBar {
+pub(super) fn progress_bar() -> ProgressBar {
     let style =
         ProgressStyle::with_template("{msg:>9} {wide_bar} {pos}/{len} {eta}").unwrap_or(ProgressStyle::default_bar());
     ProgressBar::new(0).with_style(style)

@@ -10,6 +10,7 @@ mod config;
 mod eval;
 mod route;
 mod serve;
+mod tune;
 mod why;
 
 use std::future::Future;
@@ -48,6 +49,8 @@ enum Command {
     Why(why::Args),
     /// Score a labelled set, as docs/EVALUATION.md describes
     Eval(eval::Args),
+    /// Find the weights of the encoders' signals, as docs/TUNING.md describes
+    Tune(tune::Args),
     /// Check or print the effective configuration
     Config(config::Args),
 }
@@ -59,6 +62,7 @@ pub fn run() -> ExitCode {
         Command::Route(args) => route::run(args),
         Command::Why(args) => why::run(args),
         Command::Eval(args) => eval::run(args),
+        Command::Tune(args) => tune::run(args),
         Command::Config(args) => config::run(args),
     };
     match result {

@@ -10,6 +10,7 @@ mod hub;
 mod manifest;
 mod onnx;
 mod runtime;
+mod table;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
 #[cfg(test)]
@@ -20,6 +21,7 @@ use std::path::PathBuf;
 
 pub use encoder::Encoder;
 pub use encoders::Encoders;
+pub use table::{TableError, replace_table, replace_table_in};
 pub use worker::{Model, ModelError};
 
 use crate::types::Vector;

@@ -17,6 +17,7 @@ mod score_args;
 mod score_prefilter;
 mod score_route;
 mod tools;
+pub mod tune;
 mod variants;
 
 pub use calibration::Bin;
@@ -87,6 +88,8 @@ pub enum EvalError {
     #[error("cannot write a temporary file: {source}")]
     Temporary { source: std::io::Error },
     #[error(transparent)]
+    Index(#[from] crate::index::IndexError),
+    #[error(transparent)]
     Start(#[from] StartError),
     #[error("every request failed; the first: {first}")]
     AllFailed { first: String },
@@ -108,7 +111,7 @@ impl EvalError {
                 | StartError::Fusion { .. } => true,
                 StartError::Build(_) | StartError::Interrupted(_) => false,
             },
-            Self::Temporary { .. } | Self::AllFailed { .. } => false,
+            Self::Temporary { .. } | Self::Index(_) | Self::AllFailed { .. } => false,
         }
     }
 }

@@ -200,7 +200,7 @@ impl Scored {
 }
 
 /// The same request for every row, whatever its label says: one call, cache off.
-fn request(row: &Row, tools: Vec<String>) -> RouteRequest {
+pub(super) fn request(row: &Row, tools: Vec<String>) -> RouteRequest {
     RouteRequest {
         utterance: row.query.clone(),
         history: row.history.clone(),

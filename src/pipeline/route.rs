@@ -9,7 +9,7 @@ use serde_json::Value;
 use super::make::NO_TIME;
 use super::observe::{answered_from_cache, nothing_eligible, observe, trace_id};
 use super::pending::Pending;
-use super::{Ranking, RouteError, RouteRequest, Router};
+use super::{Ranking, Reading, RouteError, RouteRequest, Router};
 use crate::cache::{Key, KeyParts};
 use crate::catalog::{Catalog, Serving};
 use crate::decide;
@@ -106,6 +106,23 @@ impl Router {
         let Ranked { candidates, gap } = self.prefilter(&mut work, &mut timings, top).await?;
         let shortlist = retrieve::shortlist_len(&candidates, gap, &self.settings.retrieve);
         Ok(Ranking { candidates, shortlist })
+    }
+
+    /// Reads a request as [`Router::rank`] does and stops before anything is weighed: what `tune` works on.
+    ///
+    /// # Errors
+    /// As [`Router::route`].
+    pub async fn read(
+        &self,
+        request: &RouteRequest,
+        caller: &Caller,
+        deadline: Deadline,
+    ) -> Result<Reading, RouteError> {
+        let mut work = self.begin(self.catalogs.load(), request, caller, deadline)?;
+        let embedded = self.embed(&mut work).await?;
+        let context = retrieve::context(work.catalog(), &work.query, work.history, &work.eligible);
+        let catalog = Arc::clone(work.catalog());
+        Ok(Reading { catalog, query: work.query, eligible: work.eligible, context, embedded })
     }
 
     async fn decide(
