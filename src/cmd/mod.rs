@@ -12,6 +12,7 @@ mod eval;
 mod report;
 mod route;
 mod serve;
+mod tune;
 mod why;
 
 use std::future::Future;
@@ -54,6 +55,8 @@ enum Command {
     Report(report::Args),
     /// Fit the confidence of each encoder to labelled sets, as docs/CALIBRATION.md describes
     Calibrate(calibrate::Args),
+    /// Find the weights of the encoders' signals, as docs/TUNING.md describes
+    Tune(tune::Args),
     /// Check or print the effective configuration
     Config(config::Args),
 }
@@ -67,6 +70,7 @@ pub fn run() -> ExitCode {
         Command::Eval(args) => eval::run(args),
         Command::Report(args) => report::run(args),
         Command::Calibrate(args) => calibrate::run(args),
+        Command::Tune(args) => tune::run(args),
         Command::Config(args) => config::run(args),
     };
     match result {

@@ -23,6 +23,7 @@ mod score_prefilter;
 mod score_route;
 mod suite;
 mod tools;
+pub mod tune;
 mod variants;
 
 pub use calibrate::{
@@ -104,6 +105,8 @@ pub enum EvalError {
     #[error("cannot write a temporary file: {source}")]
     Temporary { source: std::io::Error },
     #[error(transparent)]
+    Index(#[from] crate::index::IndexError),
+    #[error(transparent)]
     Start(#[from] StartError),
     #[error("every request failed; the first: {first}")]
     AllFailed { first: String },
@@ -126,7 +129,7 @@ impl EvalError {
                 | StartError::Confidence { .. } => true,
                 StartError::Build(_) | StartError::Interrupted(_) => false,
             },
-            Self::Temporary { .. } | Self::AllFailed { .. } => false,
+            Self::Temporary { .. } | Self::Index(_) | Self::AllFailed { .. } => false,
         }
     }
 }

@@ -28,16 +28,17 @@ pub use crate::retrieve::Narrowing;
 pub use why::{Arguments, Barrier, Decided, Dropped, Place, Ranked, Why, WhyError};
 
 use crate::cache::DecisionCache;
-use crate::catalog::CatalogHandle;
+use crate::catalog::{Catalog, CatalogHandle};
 use crate::decide::confidence::{Features, Models, UnknownFeature};
 use crate::decide::llm::Llm;
 use crate::decision::log::DecisionLog;
 use crate::decision::redact::Salt;
 use crate::embed::Encoders;
 use crate::registry::{Quarantined, Registry};
-use crate::retrieve::{Fusion, FusionError};
+use crate::retrieve::{Context, Eligible, Embedded, Fusion, FusionError};
 use crate::rules::Rules;
 use crate::store::Store;
+use crate::text::Query;
 use crate::types::{Candidate, Confidence, Problem, ToolId, Turn};
 
 /// What a caller asks.
@@ -172,6 +173,17 @@ pub struct FirstChoice {
     pub encoder: Option<String>,
     /// As computed by the model in use.
     pub confidence: Confidence,
+}
+
+/// What a request is ranked by, so that it can be ranked again with other weights.
+#[derive(Debug, Clone)]
+pub struct Reading {
+    pub catalog: Arc<Catalog>,
+    pub query: Query,
+    pub eligible: Eligible,
+    pub context: Context,
+    /// `None` when words alone decide.
+    pub embedded: Option<Embedded>,
 }
 
 /// The router: loaded once, shared by every request.

@@ -9,7 +9,7 @@ use serde_json::Value;
 use super::make::{self, NO_TIME};
 use super::observe::{answered_from_cache, nothing_eligible, observe, trace_id};
 use super::pending::Pending;
-use super::{FirstChoice, Ranking, RouteError, RouteRequest, Router};
+use super::{FirstChoice, Ranking, Reading, RouteError, RouteRequest, Router};
 use crate::cache::{Key, KeyParts};
 use crate::catalog::{Catalog, Serving};
 use crate::decide::confidence::Model;
@@ -141,6 +141,23 @@ impl Router {
             encoder: work.evidence.encoder.clone(),
             confidence: work.model.probability(&features),
         }))
+    }
+
+    /// Reads a request as [`Router::rank`] does and stops before anything is weighed: what `tune` works on.
+    ///
+    /// # Errors
+    /// As [`Router::route`].
+    pub async fn read(
+        &self,
+        request: &RouteRequest,
+        caller: &Caller,
+        deadline: Deadline,
+    ) -> Result<Reading, RouteError> {
+        let mut work = self.begin(self.catalogs.load(), request, caller, deadline)?;
+        let embedded = self.embed(&mut work).await?;
+        let context = retrieve::context(work.catalog(), &work.query, work.history, &work.eligible);
+        let catalog = Arc::clone(work.catalog());
+        Ok(Reading { catalog, query: work.query, eligible: work.eligible, context, embedded })
     }
 
     async fn decide(

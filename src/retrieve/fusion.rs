@@ -170,6 +170,26 @@ impl Fusion {
         })
     }
 
+    /// Every weight under its name, in the order of [`Fusion::NAMES`].
+    pub fn named(&self) -> [(&'static str, f32); 13] {
+        let values = [
+            self.dense_centroid,
+            self.dense_best,
+            self.dense_by_length,
+            self.lexical,
+            self.name_cover,
+            self.purpose_cover,
+            self.boundary,
+            self.clause,
+            self.crowding,
+            self.gap.of_90,
+            self.gap.of_95,
+            self.gap.of_98,
+            self.gap.of_99,
+        ];
+        std::array::from_fn(|at| (Self::NAMES[at], values[at]))
+    }
+
     /// The weights for a text of so many words.
     pub fn weights(&self, words: usize) -> Weights {
         let by_length = self.dense_by_length * length(words) / 2.0;
@@ -274,6 +294,13 @@ fn lift_named(signals: &[SignalValues], fused: &mut [f32]) {
     }
 }
 
+/// Each value's distance from the mean, in standard deviations; 0 where they do not differ.
+pub fn standardise(values: &[f32]) -> Vec<f32> {
+    let (mean, deviation) = moments(values);
+    let standard = |value: &f32| if deviation > 0.0 { (value - mean) / deviation } else { 0.0 };
+    values.iter().map(standard).collect()
+}
+
 /// How far `value` lies from the mean of `values`, in standard deviations; 0 where they do not differ.
 pub(super) fn standardised(values: &[f32], value: f32) -> f32 {
     let (mean, deviation) = moments(values);
@@ -311,6 +338,8 @@ mod tests {
     fn a_table_is_read_whole_or_refused_by_name() {
         let full: BTreeMap<String, f64> = Fusion::NAMES.iter().map(|name| ((*name).to_owned(), 0.5)).collect();
         assert_eq!(Fusion::from_named(&full).unwrap().gap.of(Coverage::Of95), 0.5);
+        let named = Fusion::UNTUNED.named().map(|(name, value)| (name.to_owned(), f64::from(value)));
+        assert_eq!(Fusion::from_named(&named.into()), Ok(Fusion::UNTUNED));
         let with = |name: &str, value: f64| {
             let mut table = full.clone();
             table.insert(name.to_owned(), value);

@@ -18,11 +18,11 @@ use std::collections::BTreeMap;
 pub use eligible::{Eligible, Narrowing, Obstacle, eligible, obstacles};
 pub use evidence::cover;
 pub use explain::{Part, explain};
-pub use fusion::{Coverage, Fusion, FusionError, Gaps, Weights, fuse, length};
+pub use fusion::{Coverage, Fusion, FusionError, Gaps, Weights, fuse, length, standardise};
 pub use history::{Context, context};
 pub use mount::{Mounted, Within, mount};
 pub use shortlist::{shortlist_len, stable_order};
-pub use signals::SignalValues;
+pub use signals::{SignalValues, crowd, nearly_same};
 
 use crate::catalog::Catalog;
 use crate::index::IndexError;
@@ -135,6 +135,40 @@ pub struct Scored {
     pub gap: f32,
 }
 
+/// What one text says about each eligible tool.
+#[derive(Debug, Clone)]
+pub struct TextSignals {
+    /// Its length.
+    pub words: usize,
+    pub signals: Vec<SignalValues>,
+}
+
+/// What the query as a whole says, and, if `clauses` are wanted, what each of them says.
+///
+/// # Errors
+/// As [`rank`].
+pub fn texts(
+    catalog: &Catalog,
+    query: &Query,
+    embedded: Option<&Embedded>,
+    eligible: &Eligible,
+    basis: Basis,
+    clauses: bool,
+) -> Result<(TextSignals, Vec<TextSignals>), IndexError> {
+    let of_text = |text: &str, vector: Option<&Vector>| {
+        let vector = embedded.and_then(|embedded| Some((embedded.encoder.as_str(), vector?)));
+        let mut signals = signals::of_text(catalog, text, vector, eligible)?;
+        // Without a vector words are all there is.
+        signals.retain(|signal| embedded.is_none() || basis.admits(signal.kind));
+        Ok::<_, IndexError>(TextSignals { words: terms(text).len(), signals })
+    };
+    let whole = of_text(&query.retrieval_text(), embedded.map(|embedded| &embedded.whole))?;
+    let clauses = if clauses { query.clauses() } else { Vec::new() };
+    let of_clause = |(nth, clause): (usize, &String)| of_text(clause, embedded.and_then(|e| e.clauses.get(nth)));
+    let clauses = clauses.iter().enumerate().map(of_clause).collect::<Result<_, _>>()?;
+    Ok((whole, clauses))
+}
+
 /// Scores the eligible tools; see [`rank`].
 ///
 /// # Errors
@@ -148,21 +182,12 @@ pub fn score(
     settings: &Settings,
 ) -> Result<Scored, IndexError> {
     let fusion = embedded.map_or(Fusion::WORDS, |embedded| embedded.fusion);
-    let of_text = |text: &str, vector: Option<&Vector>| {
-        let vector = embedded.and_then(|embedded| Some((embedded.encoder.as_str(), vector?)));
-        let mut found = signals::of_text(catalog, text, vector, eligible)?;
-        // Without a vector words are all there is.
-        found.retain(|signal| embedded.is_none() || settings.basis.admits(signal.kind));
-        let weights = fusion.weights(terms(text).len());
-        Ok::<_, IndexError>((found, weights))
-    };
-    let (mut signals, mut weights) = of_text(&query.retrieval_text(), embedded.map(|embedded| &embedded.whole))?;
-    let clauses = query.clauses();
-    if !clauses.is_empty() && fusion.clause > 0.0 {
+    let (whole, clauses) = texts(catalog, query, embedded, eligible, settings.basis, fusion.clause > 0.0)?;
+    let (mut signals, mut weights) = (whole.signals, fusion.weights(whole.words));
+    if !clauses.is_empty() {
         let mut best: Vec<f32> = vec![f32::MIN; eligible.len()];
-        for (nth, clause) in clauses.iter().enumerate() {
-            let (found, weights) = of_text(clause, embedded.and_then(|embedded| embedded.clauses.get(nth)))?;
-            let scores = fuse(&found, &weights, eligible.len());
+        for clause in &clauses {
+            let scores = fuse(&clause.signals, &fusion.weights(clause.words), eligible.len());
             let top = scores.iter().map(|score| score.get()).fold(0.0, f32::max);
             if top > 0.0 {
                 best.iter_mut().zip(&scores).for_each(|(best, score)| *best = best.max(score.get() / top));

@@ -124,22 +124,23 @@ pub(super) fn crowding(
     weight: f32,
 ) -> Option<SignalValues> {
     let rows = catalog.dense.get(&embedded.encoder)?;
-    let mut head: Vec<usize> = (0..positions.len()).collect();
+    let values = crowd(scores, weight, |a, b| rows_nearly_same(rows, positions[a], positions[b]));
+    values.iter().any(|value| *value > 0.0).then_some(SignalValues { kind: Signal::Crowding, values })
+}
+
+/// How many better tools at the head of the ranking by `scores` say nearly the same as each one. `weight` (0 or less)
+/// is what each of them costs.
+pub fn crowd(scores: &[f32], weight: f32, nearly_same: impl Fn(usize, usize) -> bool) -> Vec<f32> {
+    let mut head: Vec<usize> = (0..scores.len()).collect();
     let order = |a: &usize, b: &usize| scores[*b].total_cmp(&scores[*a]).then(a.cmp(b));
     head.sort_by(order);
     head.truncate(COMPARED);
-    let nearly_same = |a: usize, b: usize| {
-        let (a, b) = (rows.centroid[positions[a]], rows.centroid[positions[b]]);
-        let product = dot(rows.index.row(a).as_slice(), rows.index.row(b).as_slice());
-        rows.centre.between(a, b, product) > NEARLY_SAME
-    };
-    let mut values = vec![0.0f32; positions.len()];
-    while !head.is_empty() {
-        // The best of the rest, with what it has lost so far.
-        let next = (0..head.len()).max_by(|a, b| {
-            let score = |at: usize| scores[head[at]] + weight * values[head[at]];
-            score(*a).total_cmp(&score(*b)).then(head[*b].cmp(&head[*a]))
-        })?;
+    let mut values = vec![0.0f32; scores.len()];
+    // The best of the rest, with what it has lost so far.
+    while let Some(next) = (0..head.len()).max_by(|a, b| {
+        let score = |at: usize| scores[head[at]] + weight * values[head[at]];
+        score(*a).total_cmp(&score(*b)).then(head[*b].cmp(&head[*a]))
+    }) {
         let taken = head.remove(next);
         for rest in &head {
             if nearly_same(taken, *rest) {
@@ -147,5 +148,16 @@ pub(super) fn crowding(
             }
         }
     }
-    values.iter().any(|value| *value > 0.0).then_some(SignalValues { kind: Signal::Crowding, values })
+    values
+}
+
+/// Whether the cards at two positions of the catalog say nearly the same to this encoder.
+pub fn nearly_same(catalog: &Catalog, encoder: &str, a: usize, b: usize) -> bool {
+    catalog.dense.get(encoder).is_some_and(|rows| rows_nearly_same(rows, a, b))
+}
+
+fn rows_nearly_same(rows: &DenseRows, a: usize, b: usize) -> bool {
+    let (a, b) = (rows.centroid[a], rows.centroid[b]);
+    let product = dot(rows.index.row(a).as_slice(), rows.index.row(b).as_slice());
+    rows.centre.between(a, b, product) > NEARLY_SAME
 }

@@ -1,0 +1,69 @@
+//! `pointsman tune`: finds the weights of each encoder's signals on labelled sets.
+
+use std::num::NonZeroUsize;
+use std::path::PathBuf;
+
+use pointsman::evaluate::Progress;
+use pointsman::evaluate::tune::{self, TuneError};
+
+use super::eval::{FormatArg, progress_bar};
+use super::failure::Failure;
+use super::options::Options;
+use super::{block_on, logging};
+
+/// Find the weights of each encoder's signals, as docs/TUNING.md describes.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    #[command(flatten)]
+    options: Options,
+    /// Folder with a folder per set: registry.yaml or tools.jsonl, and queries.dev.jsonl.
+    #[arg(long, value_name = "DIR")]
+    pub sets: PathBuf,
+    /// Names of the sets to use; all without it.
+    #[arg(long, value_name = "SET", value_delimiter = ',')]
+    pub only: Vec<String>,
+    /// Use N rows of each set, drawn without replacement.
+    #[arg(long, value_name = "N", default_value = "400")]
+    pub limit: NonZeroUsize,
+    /// Seed of the draw.
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub seed: u64,
+    /// Write the weights into the encoders' manifests, below the folder of --models.
+    #[arg(long)]
+    pub write: bool,
+    #[arg(long, value_enum, default_value_t = FormatArg::Text)]
+    pub format: FormatArg,
+}
+
+/// Figures go to standard output, everything else to standard error.
+pub fn run(args: Args) -> Result<(), Failure> {
+    let mut settings = args.options.load(vec![("log.decisions".into(), "off".into())])?.settings;
+    settings.log_level = "warn".into();
+    logging::init(&settings)?;
+    let limit = args.limit.get();
+    let options = tune::Options { sets: args.sets, only: args.only, limit, seed: args.seed };
+    let bar = progress_bar();
+    let show = |set: &str, progress: Progress| {
+        let (doing, done, total) = match progress {
+            Progress::Embedding { done, total } => ("embedding", done, total),
+            Progress::Scoring { done, total } => ("rows", done, total),
+        };
+        bar.set_message(format!("{set} {doing}"));
+        bar.set_length(total as u64);
+        bar.set_position(done as u64);
+    };
+    let failure = |error: TuneError| if error.is_input() { Failure::unusable(error) } else { Failure::failed(error) };
+    let result = block_on(async { tune::tune(&options, &settings.pipeline, &show).await.map_err(failure) });
+    bar.finish_and_clear();
+    let tuned = result?;
+    match args.format {
+        FormatArg::Text => print!("{}", tuned.to_text()),
+        FormatArg::Json => println!("{}", tuned.to_json()),
+    }
+    if args.write {
+        for file in tune::write(&tuned, &settings.pipeline.embed.models_dir).map_err(failure)? {
+            eprintln!("written: {}", file.display());
+        }
+    }
+    Ok(())
+}
