@@ -7,7 +7,7 @@ use std::sync::Arc;
 use sha2::{Digest, Sha256};
 
 use super::names::NameIndex;
-use super::texts::{dense_texts, lexical_terms};
+use super::texts::{dense_texts, is_chinese, lexical_terms};
 use super::tool::Tool;
 use super::typed::Vocabulary;
 use crate::embed::{EmbedError, Encoders};
@@ -58,6 +58,8 @@ pub struct Catalog {
     pub names: NameIndex,
     /// What utterances typed wrong are read by.
     pub typed: Vocabulary,
+    /// Most cards are Chinese: an encoder for English alone finds nothing in them.
+    pub chinese: bool,
     /// A fingerprint per tool for [`Catalog::fingerprint`].
     prints: Vec<[u128; 2]>,
 }
@@ -194,6 +196,7 @@ fn assemble(
         names: NameIndex::build(tools.iter().map(Tool::id)),
         typed: Vocabulary::build(tools.iter().map(|tool| tool.card.as_ref())),
         lexical: LexicalIndex::build(&documents),
+        chinese: 2 * tools.iter().filter(|tool| is_chinese(&tool.card)).count() > tools.len(),
         registry: Arc::new(registry),
         tools,
         dense,

@@ -162,6 +162,7 @@ impl Router {
         }
         let eligible = retrieve::eligible(&catalog, caller, &request.narrowing, history);
         query.read_as(catalog.typed.read(&query, &|position| eligible.contains(position)));
+        query.across = query.language == Language::En && catalog.chinese;
         query.unsupported = query.language == Language::Other && !self.encoders.declare(query.codes);
         if query.unsupported {
             degraded.insert(Degraded::UnsupportedLanguage);
@@ -285,7 +286,7 @@ impl Router {
 
     /// The utterance's vector with its encoder's name; `None` when words alone decide, which the decision then says.
     async fn embed(&self, work: &mut Work<'_>) -> Result<Option<(String, Vector)>, RouteError> {
-        let Some(encoder) = self.encoders.for_codes(work.query.language, work.query.codes) else {
+        let Some(encoder) = self.encoders.for_query(&work.query) else {
             work.degraded.insert(Degraded::LexicalOnly);
             return Ok(None);
         };

@@ -135,7 +135,7 @@ fn confidence_of(best: &Weighed<'_>, second: Option<&Weighed<'_>>, request: &Req
     features.fit = best.fit;
     features.complete = best.checked.is_ok();
     features.pinned |= just_used(best.candidate, request.history) || continues(best.tool, request);
-    let confidence = confidence::local(&features, request.query.language == Language::En);
+    let confidence = confidence::local(&features, request.query.language == Language::En && !request.query.across);
     tracing::debug!(tool = %best.tool.id(), ?features, %confidence, "first candidate weighed");
     // Whoever names the tool needs no encoder.
     let guessed = request.query.unsupported && !features.pinned;
