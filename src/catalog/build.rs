@@ -8,7 +8,7 @@ use sha2::{Digest, Sha256};
 
 use super::centre::Centre;
 use super::names::NameIndex;
-use super::texts::{border_texts, dense_texts, lexical_terms, name_terms, purpose_terms};
+use super::texts::{border_texts, dense_texts, is_chinese, lexical_terms, name_terms, purpose_terms};
 use super::tool::Tool;
 use super::typed::Vocabulary;
 use crate::embed::{EmbedError, Encoders};
@@ -73,6 +73,8 @@ pub struct Catalog {
     pub names: Arc<NameIndex>,
     /// What utterances typed wrong are read by.
     pub typed: Arc<Vocabulary>,
+    /// Most cards are Chinese: an encoder for English alone finds nothing in them.
+    pub chinese: bool,
     /// A fingerprint per tool for [`Catalog::fingerprint`].
     prints: Vec<[u128; 2]>,
 }
@@ -284,6 +286,7 @@ fn assemble(
         lexical: Arc::new(LexicalIndex::build(&documents(lexical_terms))),
         name_words: Arc::new(CoverIndex::build(&documents(name_terms))),
         purpose_words: Arc::new(CoverIndex::build(&documents(purpose_terms))),
+        chinese: 2 * tools.iter().filter(|tool| is_chinese(&tool.card)).count() > tools.len(),
         registry: Arc::new(registry),
         tools,
         dense,

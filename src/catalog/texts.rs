@@ -4,6 +4,7 @@
 
 use serde_json::Value;
 
+use crate::text::language::is_han;
 use crate::text::{simplify_text, terms, tokenise};
 use crate::tool::{Boundary, ToolCard};
 
@@ -23,6 +24,15 @@ pub(super) fn dense_texts(card: &ToolCard) -> Vec<String> {
         }
     }
     texts.iter().map(|text| simplify_text(text)).collect()
+}
+
+/// Whether a card says what it is for in Chinese: most of the letters outside its name are Han.
+pub(super) fn is_chinese(card: &ToolCard) -> bool {
+    let description = &card.description;
+    let texts = std::iter::once(&description.what).chain(&description.when_to_use).chain(&card.examples);
+    let letters = texts.flat_map(|text| text.chars()).filter(|c| c.is_alphabetic());
+    // One character says as much as two letters at least.
+    letters.fold(0i64, |lead, c| if is_han(c) { lead + 2 } else { lead - 1 }) > 0
 }
 
 /// Other tools this card sends the reader to, with the case in words: "for refunds use `preview_refund`". What one card

@@ -8,7 +8,7 @@ use ort::environment::Environment;
 use super::encoder::{Encoder, Loader, Profile};
 use super::{EmbedError, Settings, onnx, runtime};
 use crate::store::Store;
-use crate::text::Language;
+use crate::text::{Language, Query};
 
 /// The encoders in use, one per language; empty means words alone decide.
 pub struct Encoders {
@@ -58,14 +58,16 @@ impl Encoders {
     }
 
     /// [`Encoders::for_language`], but a language that has no name there goes to an encoder that declares one of its
-    /// two-letter `codes`, if there is one.
-    pub fn for_codes(&self, language: Language, codes: &[&str]) -> Option<&Arc<Encoder>> {
-        let declaring = self.encoders.iter().filter(|encoder| encoder.declares(codes));
-        let own = match language {
-            Language::Other => most(declaring, |encoder| encoder.languages().len()),
-            Language::Zh | Language::En | Language::Mixed => None,
-        };
-        own.or_else(|| self.for_language(language))
+    /// two-letter codes, if there is one, and English across languages to one that reads both.
+    pub fn for_query(&self, query: &Query) -> Option<&Arc<Encoder>> {
+        match query.language {
+            Language::Other => {
+                let declaring = self.encoders.iter().filter(|encoder| encoder.declares(query.codes));
+                most(declaring, |encoder| encoder.languages().len()).or_else(|| self.for_language(query.language))
+            }
+            Language::En if query.across => self.for_language(Language::Mixed),
+            Language::Zh | Language::En | Language::Mixed => self.for_language(query.language),
+        }
     }
 
     /// The encoder for a language, by what the manifests declare: for English the one with fewest languages besides,
@@ -126,6 +128,22 @@ mod tests {
         assert_eq!(chosen(world, Language::Other).unwrap(), "world");
         assert_eq!(chosen(world, Language::Mixed).unwrap(), "world");
         assert_eq!(chosen(world, Language::En).unwrap(), "english");
+    }
+
+    #[test]
+    fn a_declared_language_is_lifted_and_english_across_languages_is_read_widely() {
+        let store = Arc::new(Store::in_memory().unwrap());
+        let all = [("english", ["en", "en"]), ("slavic", ["ru", "uk"]), ("wide", ["en", "zh"])];
+        let encoders = all.map(|(name, languages)| hashing_encoder(name, &languages, 8, Arc::clone(&store)));
+        let encoders = Encoders::of(encoders.into_iter().collect());
+        let name = |query: &Query| encoders.for_query(query).unwrap().name().to_owned();
+        let russian = crate::text::normalise("где моя посылка").unwrap();
+        assert!(encoders.declare(russian.codes) && !encoders.declare(&["ja"]));
+        assert_eq!(name(&russian), "slavic");
+        let mut english = crate::text::normalise("where is my parcel").unwrap();
+        assert_eq!(name(&english), "english");
+        english.across = true;
+        assert_eq!(name(&english), "wide");
     }
 
     #[test]

@@ -145,7 +145,7 @@ impl Router {
         if self.settings.retrieve.basis == Basis::Lexical {
             return Ok(None);
         }
-        let Some(encoder) = self.encoders.for_codes(work.query.language, work.query.codes) else {
+        let Some(encoder) = self.encoders.for_query(&work.query) else {
             work.degraded.insert(Degraded::LexicalOnly);
             return Ok(None);
         };

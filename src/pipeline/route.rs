@@ -222,6 +222,7 @@ impl Router {
         }
         let eligible = retrieve::eligible(&serving.catalog, caller, &request.narrowing, history);
         query.read_as(serving.catalog.typed.read(&query, &|position| eligible.contains(position)));
+        query.across = query.language == Language::En && serving.catalog.chinese;
         query.unsupported = query.language == Language::Other && !self.encoders.declare(query.codes);
         if query.unsupported {
             degraded.insert(Degraded::UnsupportedLanguage);

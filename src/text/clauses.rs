@@ -3,6 +3,7 @@
 //! Owns: where one wish ends and the next begins, in English and Chinese.
 //! Does not know: what a wish is about. A cut too many costs one more embedding; the whole utterance always counts too.
 
+use std::ops::Range;
 use std::sync::LazyLock;
 
 use regex::Regex;
@@ -17,13 +18,12 @@ const MIN_HAN: usize = 4;
 
 /// Marks at which a sentence ends; in Latin text only before a blank, so that `3.5` and `example.com` stay whole.
 static SENTENCE: LazyLock<Regex> = LazyLock::new(|| compile(r"[。！？；\n]+|[.!?;]+(?:\s+|$)"));
-static ENGLISH: LazyLock<Regex> = LazyLock::new(|| {
-    compile(
+/// Words that open another wish, of both languages: one sentence may hold both.
+static NEXT: LazyLock<Regex> = LazyLock::new(|| {
+    compile(concat!(
         r"(?i)(?:,\s*|\s+)(?:and then|and also|and|then|also|as well as|plus|after that|additionally|furthermore|moreover|finally)\s+",
-    )
-});
-static CHINESE: LazyLock<Regex> = LazyLock::new(|| {
-    compile(r"[,，]\s*(?:然后|并且|同时|另外|还有|顺便|以及|最后|接着|再|并)|然后|并且|同时|另外|顺便|接着|，再|,再")
+        r"|[,，]\s*(?:然后|并且|同时|另外|还有|顺便|以及|最后|接着|再|并)|然后|并且|同时|另外|顺便|接着",
+    ))
 });
 /// Abbreviations whose point ends no sentence.
 static ABBREVIATION: LazyLock<Regex> =
@@ -43,15 +43,9 @@ pub fn clauses(text: &str) -> Vec<String> {
     }
     let mut found: Vec<String> = Vec::new();
     for sentence in sentences(text) {
-        let han = sentence.chars().filter(|c| is_han(*c)).count();
-        let chinese = han * 3 > sentence.chars().filter(|c| !c.is_whitespace()).count();
-        let cut = if chinese { &*CHINESE } else { &*ENGLISH };
-        for part in cut.split(sentence) {
-            let part = part.trim_matches(|c: char| c.is_whitespace() || ",.;，。；".contains(c));
-            let short =
-                if chinese { part.chars().count() < MIN_HAN } else { part.split_whitespace().count() < MIN_WORDS };
+        for part in parts(sentence) {
             match found.last_mut() {
-                Some(last) if short => {
+                Some(last) if is_short(part) => {
                     last.push(' ');
                     last.push_str(part);
                 }
@@ -62,6 +56,31 @@ pub fn clauses(text: &str) -> Vec<String> {
     }
     found.truncate(MAX_CLAUSES);
     if found.len() < 2 { Vec::new() } else { found }
+}
+
+/// The parts between the cuts. A sentence that opens with a short one ("I also need") is not cut there.
+fn parts(sentence: &str) -> Vec<&str> {
+    let trimmed =
+        |range: Range<usize>| sentence[range].trim_matches(|c: char| c.is_whitespace() || ",.;，。；".contains(c));
+    let mut parts: Vec<&str> = Vec::new();
+    let mut from = 0;
+    for mark in NEXT.find_iter(sentence) {
+        let part = trimmed(from..mark.start());
+        if parts.is_empty() && !part.is_empty() && is_short(part) {
+            continue;
+        }
+        if !part.is_empty() {
+            parts.push(part);
+        }
+        from = mark.end();
+    }
+    parts.push(trimmed(from..sentence.len()));
+    parts
+}
+
+fn is_short(part: &str) -> bool {
+    let count = part.chars().filter(|c| !c.is_whitespace()).count();
+    if part.chars().any(is_han) { count < MIN_HAN } else { part.split_whitespace().count() < MIN_WORDS }
 }
 
 fn sentences(text: &str) -> Vec<&str> {

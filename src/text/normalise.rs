@@ -20,6 +20,8 @@ pub struct Query {
     pub language: Language,
     /// Two-letter codes of the languages it may be in.
     pub codes: &'static [&'static str],
+    /// The cards are in another language, so that an encoder for English alone must not read it.
+    pub across: bool,
     /// No encoder in use declares the language: what is found is a guess.
     pub unsupported: bool,
     /// Non-overlapping, in order of position in `text`.
@@ -117,7 +119,16 @@ pub fn normalise(utterance: &str) -> Result<Query, TextError> {
     }
     let slots = find_slots(&text);
     let Tongue { language, codes } = tongue(&text, &slots);
-    Ok(Query { text, language, codes, unsupported: false, slots, cut_chars, reading: Reading::default() })
+    Ok(Query {
+        text,
+        language,
+        codes,
+        across: false,
+        unsupported: false,
+        slots,
+        cut_chars,
+        reading: Reading::default(),
+    })
 }
 
 /// NFKC without invisible and control characters, white space runs as one blank, trimmed.
