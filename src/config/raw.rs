@@ -98,6 +98,7 @@ section!(Prefilter {
     shortlist_max: u64 = 8,
     coverage: u64 = 99,
     signals: Signals = Signals::Fused,
+    without: Vec<String> = Vec::new(),
     strategy: Strategy = Strategy::Auto,
 });
 
