@@ -14,7 +14,7 @@ use crate::tool::{Boundary, ToolCard};
 /// sets). Traditional characters are embedded as simplified ones, as those of utterances are.
 pub(super) fn dense_texts(card: &ToolCard) -> Vec<String> {
     let name = name_words(&card.name);
-    let what = card.description.what.trim();
+    let what = purpose(card);
     let head = if what.is_empty() { name } else { format!("{name}: {what}") };
     let mut texts = vec![head];
     for text in card.description.when_to_use.iter().chain(&card.examples) {
@@ -33,6 +33,19 @@ pub(super) fn is_chinese(card: &ToolCard) -> bool {
     let letters = texts.flat_map(|text| text.chars()).filter(|c| c.is_alphabetic());
     // One character says as much as two letters at least.
     letters.fold(0i64, |lead, c| if is_han(c) { lead + 2 } else { lead - 1 }) > 0
+}
+
+/// What the tool does. Of a description that came as one text, what it returns as well: its author wrote it for the
+/// reader who looks for a tool, not as an interface.
+fn purpose(card: &ToolCard) -> String {
+    let description = &card.description;
+    let returns = description.returns.as_deref().filter(|_| description.plain.is_some());
+    let mut purpose = description.what.clone();
+    if let Some(returns) = returns {
+        purpose.push(' ');
+        purpose.push_str(returns.trim());
+    }
+    purpose.trim().to_owned()
 }
 
 /// Other tools this card sends the reader to, with the case in words: "for refunds use `preview_refund`". What one card
@@ -65,7 +78,7 @@ pub(super) fn name_terms(card: &ToolCard) -> Vec<String> {
 /// Words of name and `what`.
 pub(super) fn purpose_terms(card: &ToolCard) -> Vec<String> {
     let mut all = terms(&card.name);
-    all.extend(terms(&card.description.what));
+    all.extend(terms(&purpose(card)));
     all
 }
 

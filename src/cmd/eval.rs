@@ -43,6 +43,9 @@ pub struct Args {
     /// Seed of the draw.
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub seed: u64,
+    /// Leave signals out of the ranking, such as boundary,clause: what are they worth?
+    #[arg(long, value_name = "SIGNAL", value_delimiter = ',')]
+    pub without: Vec<String>,
     /// Add the wrong choices, grouped by the tool wanted and the tool chosen; at the stage `route`.
     #[arg(long)]
     pub confusions: bool,
@@ -69,7 +72,9 @@ pub fn run(args: Args) -> Result<(), Failure> {
             .remedy("--confusions goes with --stage route"));
     }
     // One decision line a row would bury the figures.
-    let mut settings = args.options.load(vec![("log.decisions".into(), "off".into())])?.settings;
+    let mut flags = vec![("log.decisions".to_owned(), "off".to_owned())];
+    flags.extend(args.without.iter().map(|signal| ("prefilter.without".to_owned(), signal.clone())));
+    let mut settings = args.options.load(flags)?.settings;
     if settings.pipeline.registries.is_empty() {
         return Err(
             Failure::unusable(anyhow::anyhow!("there is no registry to score")).remedy("give one with --registry FILE")

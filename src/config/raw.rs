@@ -98,10 +98,11 @@ section!(Prefilter {
     shortlist_max: u64 = 8,
     coverage: u64 = 99,
     signals: Signals = Signals::Fused,
+    without: Vec<String> = Vec::new(),
     strategy: Strategy = Strategy::Auto,
 });
 
-section!(Local { min_confidence: f64 = 0.16, min_confidence_write: f64 = 0.5, no_tool_below: f64 = 0.16 });
+section!(Local { min_confidence: f64 = 0.2, min_confidence_write: f64 = 0.5, no_tool_below: f64 = 0.2 });
 
 section!(Llm {
     base_url: String = String::new(),

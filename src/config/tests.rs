@@ -278,6 +278,21 @@ fn many_tools_in_one_prompt_are_remarked() {
 }
 
 #[test]
+fn signals_are_left_out_by_name() {
+    use crate::types::Signal;
+    let with = |names: &[&str]| {
+        let flags = names.iter().map(|name| ("prefilter.without".to_owned(), (*name).to_owned())).collect();
+        Loaded::load(&Sources { flags, ..Sources::default() })
+    };
+    let left_out = |names: &[&str]| with(names).unwrap().settings.pipeline.retrieve.without;
+    assert_eq!(left_out(&[]), [].into());
+    assert_eq!(left_out(&["clause", "boundary"]), [Signal::Boundary, Signal::Clause].into());
+    let refused = with(&["boundary", "bondary"]).unwrap_err().to_string();
+    assert!(refused.contains("prefilter.without") && refused.contains("did you mean `boundary`?"), "{refused}");
+    assert!(Signal::ALL.iter().all(|signal| Signal::parse(signal.as_str()) == Some(*signal)));
+}
+
+#[test]
 fn a_model_of_a_hub_is_owner_and_name() {
     let load = |encoder: &str| {
         let flags = vec![("embed.encoders".to_owned(), encoder.to_owned())];

@@ -1,6 +1,6 @@
 //! From raw values to the settings of each module; every problem of every section in one go.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::Read;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -9,7 +9,7 @@ use super::layers::{DEFAULT, Layered};
 use super::raw::{self, Raw};
 use super::{Problems, ServerSettings, Settings};
 use crate::registry::suggest;
-use crate::types::Scope;
+use crate::types::{Scope, Signal};
 use crate::{cache, decide, decision, embed, index, pipeline, retrieve, rules};
 
 const DAY_MS: u64 = 24 * 60 * 60 * 1000;
@@ -220,14 +220,29 @@ impl Check<'_> {
             let message = format!("expected one of {:?}, found {}", retrieve::Coverage::PERCENTS, raw.coverage);
             return self.fail("prefilter.coverage", message);
         };
+        let without = self.signals("prefilter.without", &raw.without);
         Some(retrieve::Settings {
             hand_on_all_up_to: hand_on_all_up_to?,
             shortlist_min: shortlist_min?,
             shortlist_max: shortlist_max?,
             coverage,
             basis: raw.signals.into(),
+            without: without?,
             strategy: raw.strategy.into(),
         })
+    }
+
+    fn signals(&mut self, key: &str, named: &[String]) -> Option<BTreeSet<Signal>> {
+        let mut signals = BTreeSet::new();
+        for name in named.iter().map(|name| name.trim()) {
+            let Some(signal) = Signal::parse(name) else {
+                let names = Signal::ALL.map(Signal::as_str);
+                let hint = suggest(name, names);
+                return self.fail(key, format!("expected some of {}, found `{name}`{hint}", names.join(", ")));
+            };
+            signals.insert(signal);
+        }
+        Some(signals)
     }
 
     fn local(&mut self, raw: &raw::Local) -> Option<decide::local::Settings> {

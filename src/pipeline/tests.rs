@@ -28,6 +28,7 @@ fn settings() -> Settings {
             shortlist_max: 8,
             coverage: Default::default(),
             basis: Default::default(),
+            without: Default::default(),
             strategy: Default::default(),
         },
         rules: crate::rules::Settings::default(),

@@ -174,7 +174,10 @@ fn read_name(fields: &Fields<'_>, report: &mut Report<'_>) -> Option<String> {
 fn read_description(fields: &Fields<'_>, report: &mut Report<'_>, unknown: &mut Vec<String>) -> Description {
     match fields.get("description") {
         None => Description::default(),
-        Some(Value::String(what)) => Description { what: what.clone(), ..Description::default() },
+        // Split when the names of the other tools are known.
+        Some(Value::String(text)) => {
+            Description { what: text.clone(), plain: Some(text.clone()), ..Description::default() }
+        }
         Some(Value::Object(parts)) => {
             let parts = Fields::new(parts, "/description");
             unknown.extend(parts.unknown(&DESCRIPTION_KEYS).map(|key| format!("description.{key}")));
@@ -187,6 +190,7 @@ fn read_description(fields: &Fields<'_>, report: &mut Report<'_>, unknown: &mut 
                 when_to_use: parts.texts(report, "when_to_use").unwrap_or_default(),
                 when_not_to_use: read_boundaries(&parts, report, unknown),
                 returns: parts.text(report, "returns"),
+                plain: None,
             }
         }
         Some(_) => {

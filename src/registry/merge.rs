@@ -7,6 +7,7 @@ use std::sync::Arc;
 use serde_json::Value;
 
 use super::card;
+use super::description;
 use super::import::{self, Format, RawCard, SourceFile};
 use super::positions::Lines;
 use super::source::{Placed, References, Settled, dangling, rewrite, settle};
@@ -123,9 +124,10 @@ fn attach(base: Registry, put: Registry) -> Registry {
     let mut cards = base.cards.clone();
     let mut quarantined: Vec<Quarantined> = base.quarantined.iter().chain(&put.quarantined).cloned().collect();
     for (id, card) in &put.cards {
-        let unknown = dangling(card, |tool| resolve(tool).is_some(), &names);
+        let mut card = ToolCard::clone(card);
+        description::divide(&mut card, &|tool| resolve(tool).is_some());
+        let unknown = dangling(&card, |tool| resolve(tool).is_some(), &names);
         if unknown.is_empty() {
-            let mut card = ToolCard::clone(card);
             rewrite(&mut card, |tool| resolve(tool).unwrap_or_else(|| tool.to_owned()));
             cards.insert(id.clone(), Arc::new(card));
         } else {

@@ -4,6 +4,7 @@
 //! Does not know: vectors, indices, or how a changed set gets served.
 
 mod card;
+mod description;
 mod diff;
 mod fields;
 mod import;

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::card::{self, Entry};
+use super::description;
 use super::import::Format;
 use super::{CardProblem, Quarantined, suggest};
 use crate::tool::ToolCard;
@@ -74,6 +75,9 @@ pub(super) fn settle(
     notices.extend(unify_names(&mut entries));
     if references == References::Inside {
         for placed in &mut entries {
+            if let Ok(card) = &mut placed.entry.outcome {
+                description::divide(card, &|tool| names.contains(tool));
+            }
             let unknown = match &placed.entry.outcome {
                 Ok(card) => dangling(card, |tool| names.contains(tool), &names),
                 Err(_) => continue,

@@ -9,11 +9,12 @@ mod explain;
 mod fusion;
 mod history;
 mod mount;
+mod pairs;
 mod shortlist;
 mod signals;
 mod tie;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 pub use eligible::{Eligible, Narrowing, Obstacle, eligible, obstacles};
 pub use evidence::cover;
@@ -41,7 +42,15 @@ pub struct Settings {
     /// How often the right tool is to be on the shortlist, as long as its length is between the two.
     pub coverage: Coverage,
     pub basis: Basis,
+    /// Signals that count for nothing, to see what they are worth.
+    pub without: BTreeSet<Signal>,
     pub strategy: Strategy,
+}
+
+impl Settings {
+    fn counts(&self, signal: Signal) -> bool {
+        !self.without.contains(&signal)
+    }
 }
 
 /// What a ranking rests on. A tool that the utterance names, and the history, count with each of them.
@@ -112,7 +121,11 @@ pub fn rank(
 ) -> Result<Ranked, IndexError> {
     let Scored { signals, fused, mut order, gap, .. } = score(catalog, query, embedded, eligible, context, settings)?;
     let positions: Vec<usize> = eligible.positions().collect();
-    order.truncate(top);
+    if top < order.len() {
+        let beyond = pairs::targets_beyond(catalog, eligible, &positions, &order, top);
+        let tail = order.split_off(top);
+        order.extend(tail.into_iter().filter(|i| beyond.contains(i)));
+    }
     let candidates = order.into_iter().map(|i| Candidate {
         tool: catalog.tools[positions[i]].id().clone(),
         score: fused[i],
@@ -182,7 +195,11 @@ pub fn score(
     settings: &Settings,
 ) -> Result<Scored, IndexError> {
     let fusion = embedded.map_or(Fusion::WORDS, |embedded| embedded.fusion);
-    let (whole, clauses) = texts(catalog, query, embedded, eligible, settings.basis, fusion.clause > 0.0)?;
+    let with_clauses = fusion.clause > 0.0 && settings.counts(Signal::Clause);
+    let (mut whole, mut clauses) = texts(catalog, query, embedded, eligible, settings.basis, with_clauses)?;
+    for text in std::iter::once(&mut whole).chain(&mut clauses) {
+        text.signals.retain(|signal| settings.counts(signal.kind));
+    }
     let (mut signals, mut weights) = (whole.signals, fusion.weights(whole.words));
     if !clauses.is_empty() {
         let mut best: Vec<f32> = vec![f32::MIN; eligible.len()];
@@ -199,9 +216,10 @@ pub fn score(
             signals.push(SignalValues { kind: Signal::Clause, values: best });
         }
     }
-    signals.extend(signals::beside(catalog, query, eligible, context));
+    let beside = signals::beside(catalog, query, eligible, context);
+    signals.extend(beside.into_iter().filter(|signal| settings.counts(signal.kind)));
     let mut fused = fuse(&signals, &weights, eligible.len());
-    if let Some(embedded) = embedded.filter(|_| fusion.crowding > 0.0) {
+    if let Some(embedded) = embedded.filter(|_| fusion.crowding > 0.0 && settings.counts(Signal::Crowding)) {
         let positions: Vec<usize> = eligible.positions().collect();
         let scores: Vec<f32> = fused.iter().map(|score| score.get()).collect();
         if let Some(crowding) = signals::crowding(catalog, embedded, &positions, &scores, weights.crowding) {

@@ -5,6 +5,7 @@
 
 use std::collections::BTreeMap;
 
+use super::pairs::paired;
 use super::shortlist::shortlist_len;
 use super::{Eligible, Ranked, Settings, Strategy};
 use crate::catalog::Catalog;
@@ -43,7 +44,7 @@ const IN_THE_RACE: f32 = 2.5;
 /// chosen first.
 pub fn mount(catalog: &Catalog, ranked: Ranked, within: Option<&Within>, settings: &Settings) -> Mounted {
     let Ranked { candidates: ranking, gap, .. } = ranked;
-    let shortlist = |ranking| shortlist(ranking, gap, settings);
+    let shortlist = |ranking| shortlist(catalog, ranking, gap, settings);
     let few = ranking.len() <= settings.hand_on_all_up_to;
     let (domains, inner, widen) = match within {
         Some(within) => {
@@ -78,8 +79,11 @@ pub fn mount(catalog: &Catalog, ranked: Ranked, within: Option<&Within>, setting
     Mounted { candidates, domains, widened: None, beyond: Some(shortlist(ranking)) }
 }
 
-fn shortlist(mut ranking: Vec<Candidate>, gap: f32, settings: &Settings) -> Vec<Candidate> {
-    ranking.truncate(shortlist_len(&ranking, gap, settings));
+fn shortlist(catalog: &Catalog, mut ranking: Vec<Candidate>, gap: f32, settings: &Settings) -> Vec<Candidate> {
+    let len = shortlist_len(&ranking, gap, settings);
+    let paired = paired(catalog, &ranking, len);
+    let rest = ranking.split_off(len);
+    ranking.extend(rest.into_iter().enumerate().filter(|(i, _)| paired.contains(&(len + i))).map(|(_, tool)| tool));
     ranking
 }
 

@@ -55,7 +55,7 @@ pub enum Execution {
 }
 
 /// When another tool is the right one. Never embedded: "not for refunds" would attract refunds.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Boundary {
     /// The case in words.
     pub case: String,
@@ -64,7 +64,7 @@ pub struct Boundary {
     pub use_tool: Option<String>,
 }
 
-/// The description in its four parts.
+/// The description in its parts.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Description {
@@ -74,6 +74,16 @@ pub struct Description {
     pub when_not_to_use: Vec<Boundary>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub returns: Option<String>,
+    /// All of it as it was given, when it came as one text; the parts are what its wording says.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub plain: Option<String>,
+}
+
+impl Description {
+    /// As its author gave it: the one text, or what the tool does.
+    pub fn as_given(&self) -> &str {
+        self.plain.as_deref().unwrap_or(&self.what)
+    }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]

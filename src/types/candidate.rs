@@ -33,6 +33,23 @@ pub enum Signal {
 }
 
 impl Signal {
+    pub const ALL: [Self; 10] = [
+        Self::DenseCentroid,
+        Self::DenseBest,
+        Self::Lexical,
+        Self::NameCover,
+        Self::PurposeCover,
+        Self::Boundary,
+        Self::Clause,
+        Self::Crowding,
+        Self::Named,
+        Self::History,
+    ];
+
+    pub fn parse(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|signal| signal.as_str() == name)
+    }
+
     pub fn as_str(self) -> &'static str {
         match self {
             Self::DenseCentroid => "dense_centroid",

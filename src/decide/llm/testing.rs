@@ -133,6 +133,7 @@ pub fn shop() -> Shop {
             Boundary { case: "Orders of other people".into(), use_tool: None },
         ],
         returns: Some("One object.".into()),
+        plain: None,
     };
     let mut preview = card(
         "preview_refund",

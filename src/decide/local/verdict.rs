@@ -15,7 +15,8 @@ use crate::tool::SideEffect;
 use crate::types::{Confidence, FieldProblem};
 
 pub(super) fn verdict(best: &Weighed<'_>, confidence: Confidence, settings: &Settings) -> Verdict {
-    if confidence.get() < settings.no_tool_below {
+    // An id of the tool's own form is about the tool's things, whatever is wanted of them: worth a question.
+    if confidence.get() < settings.no_tool_below && !best.takes_own_id() {
         return Verdict::NoTool(NoToolReason::NothingFits);
     }
     let enough = match best.tool.card.side_effect {

@@ -112,6 +112,13 @@ impl<'a> Weighed<'a> {
         self.extraction.origins.values().any(|origin| matches!(origin, Origin::Utterance { .. } | Origin::History))
     }
 
+    /// Whether the utterance gives an id of a form that the tool's schema fixes.
+    pub(super) fn takes_own_id(&self) -> bool {
+        let is_id = |name: &str| self.tool.schema.property(name).is_some_and(|property| property.pattern().is_some());
+        let mut origins = self.extraction.origins.iter();
+        origins.any(|(name, origin)| matches!(origin, Origin::Utterance { .. }) && is_id(name))
+    }
+
     /// Whether the tool reads the one thing whose required id an earlier turn gave, and prepares no other step.
     pub(super) fn reads_known_thing(&self) -> bool {
         let schema = &self.tool.schema;

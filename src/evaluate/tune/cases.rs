@@ -254,6 +254,7 @@ fn score(reading: &Reading, fusion: Fusion) -> Result<Scored, IndexError> {
         shortlist_max: 1,
         coverage: retrieve::Coverage::default(),
         basis: Basis::Fused,
+        without: Default::default(),
         strategy: retrieve::Strategy::Auto,
     };
     retrieve::score(catalog, query, embedded.as_ref(), eligible, context, &settings)

@@ -78,6 +78,7 @@ impl Shortlists {
                 shortlist_max: longest,
                 coverage: coverage.unwrap_or_default(),
                 basis: Basis::Fused,
+                without: Default::default(),
                 strategy: Strategy::Auto,
             };
             let length = shortlist_len(&head, fusion.gap.of(settings.coverage), &settings);

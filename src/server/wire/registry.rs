@@ -73,7 +73,7 @@ pub(in crate::server) fn summary(card: &ToolCard) -> proto::ToolSummary {
         domain: card.domain.clone().unwrap_or_default(),
         version: card.version.clone(),
         side_effect: card.side_effect.as_str().into(),
-        what: card.description.what.clone(),
+        what: card.description.as_given().to_owned(),
         hash: card.hash().0,
         source: card.source.clone(),
     }
