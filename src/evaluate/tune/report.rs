@@ -87,7 +87,7 @@ impl Tuned {
                     })
                 })
                 .collect();
-            let lists = |lists: &[ShortlistFigures]| lists.iter().map(ShortlistFigures::to_json).collect::<Vec<_>>();
+            let lists = |lists: &[ShortlistFigures]| lists.iter().map(|list| list.to_json()).collect::<Vec<_>>();
             json!({
                 "encoder": tuning.encoder, "fusion": fusion, "fitted_rows": tuning.fitted_rows,
                 "gap_rows": tuning.gap_rows, "sets": sets, "shortlists": lists(&tuning.shortlists),
@@ -119,7 +119,7 @@ impl ShortlistFigures {
         }
     }
 
-    fn to_json(&self) -> Value {
+    fn to_json(self) -> Value {
         json!({
             "coverage": self.coverage.map(|coverage| coverage.percent()), "longest": self.longest,
             "mean_length": self.mean_length, "covered": self.covered,

@@ -58,7 +58,7 @@ impl Section {
         let is_edge = |c: char| c.is_whitespace() || "-*•·,.;，。；、".contains(c);
         let start = said.len() - said.trim_start_matches(is_edge).len();
         let end = said.trim_end_matches(is_edge).len().max(start);
-        Found { kind, cases: vec![start..end], tool: None }
+        Found { kind, cases: std::iter::once(start..end).collect(), tool: None }
     }
 }
 
