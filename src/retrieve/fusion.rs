@@ -116,6 +116,9 @@ impl Fusion {
         "gap_99",
     ];
 
+    /// Largest weight of a manifest, in size.
+    pub const MOST: f32 = 10.0;
+
     /// For an encoder that was never tuned.
     pub const UNTUNED: Self = Self {
         dense_centroid: 0.35,
@@ -154,7 +157,7 @@ impl Fusion {
             let fits = value >= low && value <= high;
             if fits { Ok(value as f32) } else { Err(FusionError::Range { name, value, range }) }
         };
-        let weight = |name| within(name, -10.0, 10.0, "[-10, 10]");
+        let weight = |name| within(name, -f64::from(Self::MOST), f64::from(Self::MOST), "[-10, 10]");
         let gap = |name| within(name, 0.0, 100.0, "[0, 100]");
         Ok(Self {
             dense_centroid: weight("dense_centroid")?,

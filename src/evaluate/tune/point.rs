@@ -34,7 +34,9 @@ impl Point {
     pub fn scaled(mut self) -> Self {
         let sum = self.weights[CENTROID] + self.weights[BEST] + self.weights[LEXICAL];
         if sum > 0.0 {
-            self.weights.iter_mut().for_each(|weight| *weight /= sum);
+            // A signal that alone decides a set would grow without end; the manifest takes ten times the usual sum.
+            let most = f64::from(Fusion::MOST);
+            self.weights.iter_mut().for_each(|weight| *weight = (*weight / sum).clamp(-most, most));
         }
         self
     }

@@ -214,7 +214,7 @@ proptest! {
     }
 }
 
-/// How descriptions of public tools are split; `BLESS=1` writes what comes of them.
+/// How descriptions of public tools are split.
 #[test]
 fn real_descriptions_are_split_as_recorded() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/descriptions");
@@ -234,11 +234,7 @@ fn real_descriptions_are_split_as_recorded() {
             let _ = writeln!(found, "returns: {returns:?}");
         });
     }
-    let golden = folder.join("split.txt");
-    if std::env::var_os("BLESS").is_some() {
-        std::fs::write(&golden, &found).unwrap();
-    }
-    assert_eq!(found, std::fs::read_to_string(&golden).unwrap());
+    insta::assert_snapshot!(found);
 }
 
 /// A card that was put may name tools of the files; what it returns on `Get` still holds the text as given.
