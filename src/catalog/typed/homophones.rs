@@ -10,6 +10,8 @@ use crate::text::{Change, Misspelling, lexicon, simplify};
 const RARE: u32 = 25_000;
 /// Up to this rank a character is typed so often that a slip must make a word of it.
 const DAILY: u32 = 2_000;
+/// Up to this rank a character is a small word of its own.
+const SMALL: u32 = 100;
 /// Slips among the commonest characters that everybody makes.
 const USUAL: &[(char, char)] =
     &[('那', '哪'), ('卷', '券'), ('帐', '账'), ('定', '订'), ('象', '像'), ('做', '作'), ('在', '再'), ('座', '坐')];
@@ -109,7 +111,9 @@ impl Run<'_> {
         let bound = outer
             .filter(|start| start + 1 < self.chars.len())
             .is_some_and(|start| lexicon::chinese_rank(&word(&[self.chars[start], self.chars[start + 1]])).is_some());
-        let is_word = rank < if loosely { RARE } else { u32::MAX };
+        // A small word stands beside anything: 肉|和 is not 柔和.
+        let weak = lexicon::chinese_rank(&word(&[self.chars[other]])).is_some_and(|rank| rank < SMALL);
+        let is_word = !weak && rank < if loosely { RARE } else { u32::MAX };
         is_word && !bound && (rare || !loosely) || triple
     }
 
