@@ -45,7 +45,7 @@ pub struct Features {
     /// There were earlier turns.
     pub follows: bool,
     /// The utterance names the tool, or the conversation has just led to it. Too rare in labelled sets to be fitted:
-    /// see [`PINNED`].
+    /// see `PINNED`.
     pub pinned: bool,
     /// Share of the utterance's content words that stand on one of the candidates' cards; 1 without any.
     pub known: f32,

@@ -89,7 +89,7 @@ struct Hashes {
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct WordsManifest {
-    /// As [`Manifest::confidence`].
+    /// As `Manifest::confidence`.
     #[serde(default)]
     pub confidence: Option<BTreeMap<String, f64>>,
 }
