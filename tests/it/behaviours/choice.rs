@@ -188,6 +188,16 @@ async fn sb_061_what_is_missing_is_asked_for_at_once() {
 }
 
 #[tokio::test]
+async fn sb_064_wordings_nobody_wrote_down_are_covered_by_meaning() {
+    let shop = Shop::start(&[]).await;
+    for utterance in ["说是今天送达，人呢？", "明明写着已签收，可我没收到"] {
+        let decision = shop.route(utterance).await;
+        let tool = decision.outcome.tool().map(|tool| tool.as_str());
+        assert_eq!(tool, Some("track_shipment"), "{utterance}: {:?}", decision.outcome);
+    }
+}
+
+#[tokio::test]
 async fn sb_066_borders_act_in_both_directions() {
     let shop = Shop::start(&[]).await;
     for (utterance, tool) in [
