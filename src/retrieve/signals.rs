@@ -21,6 +21,9 @@ pub struct SignalValues {
 /// How many rows a graph is asked for: enough that every tool worth a place on a shortlist is among their owners.
 const GRAPH_ROWS: usize = 256;
 
+/// Borders count where at least one tool in so many has one.
+const MIN_BORDERED: usize = 4;
+
 /// What one text says about each tool: meaning, then words.
 ///
 /// # Errors
@@ -87,11 +90,16 @@ fn dense(rows: &DenseRows, vector: &Vector, eligible: &Eligible) -> Result<Vec<S
         values.iter_mut().filter(|value| **value == f32::MIN).for_each(|value| *value = floor);
         SignalValues { kind, values }
     };
-    Ok(vec![
+    let mut found = vec![
         signal(Signal::DenseCentroid, &|position| similarity(rows.centroid[position])),
         signal(Signal::DenseBest, &|position| best(rows.texts[position].clone())),
-        signal(Signal::Boundary, &|position| best(rows.borders[position].clone())),
-    ])
+    ];
+    // Standardised over the tools: where few have a border, one that is no match would stand far above all others.
+    let bordered = positions.iter().filter(|position| !rows.borders[**position].is_empty()).count();
+    if bordered * MIN_BORDERED >= positions.len() {
+        found.push(signal(Signal::Boundary, &|position| best(rows.borders[position].clone())));
+    }
+    Ok(found)
 }
 
 /// With a graph only the nearest rows are known: the tools that own one, and exact dot products for all their rows.
