@@ -154,6 +154,15 @@ pub struct TextSignals {
     /// Its length.
     pub words: usize,
     pub signals: Vec<SignalValues>,
+    /// Enough of the tools have borders for [`Signal::Boundary`] to be weighed.
+    pub borders_weigh: bool,
+}
+
+impl TextSignals {
+    fn weights(&self, fusion: &Fusion) -> Weights {
+        let weights = fusion.weights(self.words);
+        if self.borders_weigh { weights } else { Weights { boundary: 0.0, ..weights } }
+    }
 }
 
 /// What the query as a whole says, and, if `clauses` are wanted, what each of them says.
@@ -168,12 +177,14 @@ pub fn texts(
     basis: Basis,
     clauses: bool,
 ) -> Result<(TextSignals, Vec<TextSignals>), IndexError> {
+    let rows = embedded.and_then(|embedded| catalog.dense.get(&embedded.encoder));
+    let borders_weigh = rows.is_some_and(|rows| signals::borders_weigh(rows, eligible));
     let of_text = |text: &str, vector: Option<&Vector>| {
         let vector = embedded.and_then(|embedded| Some((embedded.encoder.as_str(), vector?)));
         let mut signals = signals::of_text(catalog, text, vector, eligible)?;
         // Without a vector words are all there is.
         signals.retain(|signal| embedded.is_none() || basis.admits(signal.kind));
-        Ok::<_, IndexError>(TextSignals { words: terms(text).len(), signals })
+        Ok::<_, IndexError>(TextSignals { words: terms(text).len(), signals, borders_weigh })
     };
     let whole = of_text(&query.retrieval_text(), embedded.map(|embedded| &embedded.whole))?;
     let clauses = if clauses { query.clauses() } else { Vec::new() };
@@ -200,11 +211,12 @@ pub fn score(
     for text in std::iter::once(&mut whole).chain(&mut clauses) {
         text.signals.retain(|signal| settings.counts(signal.kind));
     }
-    let (mut signals, mut weights) = (whole.signals, fusion.weights(whole.words));
+    let mut weights = whole.weights(&fusion);
+    let mut signals = whole.signals;
     if !clauses.is_empty() {
         let mut best: Vec<f32> = vec![f32::MIN; eligible.len()];
         for clause in &clauses {
-            let scores = fuse(&clause.signals, &fusion.weights(clause.words), eligible.len());
+            let scores = fuse(&clause.signals, &clause.weights(&fusion), eligible.len());
             let top = scores.iter().map(|score| score.get()).fold(0.0, f32::max);
             if top > 0.0 {
                 best.iter_mut().zip(&scores).for_each(|(best, score)| *best = best.max(score.get() / top));
@@ -231,4 +243,69 @@ pub fn score(
     // Positions are in id order, so the index itself breaks ties by id.
     order.sort_by(|&a, &b| fused[a].descending(fused[b]).then(a.cmp(&b)));
     Ok(Scored { signals, weights, fused, order, gap: fusion.gap.of(settings.coverage) })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::time::Duration;
+
+    use serde_json::json;
+
+    use super::*;
+    use crate::catalog::CatalogBuilder;
+    use crate::embed::Encoders;
+    use crate::embed::testing::hashing_encoder;
+    use crate::index::Mode;
+    use crate::registry::{Registry, from_values, merge};
+    use crate::store::Store;
+    use crate::text::normalise;
+    use crate::types::{Caller, Deadline};
+
+    /// Nine tools of which the first `bordering` send the reader of a moon case to the next one.
+    async fn ranked(bordering: usize) -> (Weights, Ranked) {
+        let card = |n: usize| {
+            let border = if n < bordering { format!(" For moon {n}, use tool_{}.", n + 1) } else { String::new() };
+            json!({"name": format!("tool_{n}"), "description": format!("Does thing {n} 第{n}件.{border}"),
+                "side_effect": "read", "timeout_ms": 9, "permissions": []})
+        };
+        let cards: Vec<_> = (0..9).map(card).collect();
+        let store = Arc::new(Store::in_memory().unwrap());
+        let encoders = Arc::new(Encoders::of(vec![hashing_encoder("words", &["zh", "en"], 64, store)]));
+        let index = crate::index::Settings { mode: Mode::Auto, exact_up_to: 1_000, recall_sample: 0.0 };
+        let builder = CatalogBuilder::new(Arc::clone(&encoders), index);
+        let registry = merge(Registry::default(), from_values(&cards));
+        let (catalog, _) = builder.build(registry, 1, &|_, _| {}).await.unwrap();
+        let query = normalise("moon 0").unwrap();
+        let whole = encoders.all()[0].embed_query(&query.text, Deadline::after(Duration::from_secs(60))).await.unwrap();
+        let fusion = Fusion { boundary: 0.5, ..Fusion::UNTUNED };
+        let embedded = Embedded { encoder: "words".into(), whole: whole.vector, clauses: Vec::new(), fusion };
+        let open = eligible(&catalog, &Caller::local(), &Narrowing::default(), &[]);
+        let settings = Settings {
+            hand_on_all_up_to: 1,
+            shortlist_min: 1,
+            shortlist_max: 1,
+            coverage: Coverage::default(),
+            basis: Basis::default(),
+            without: BTreeSet::new(),
+            strategy: Strategy::default(),
+        };
+        let none = Context::default();
+        let scored = score(&catalog, &query, Some(&embedded), &open, &none, &settings).unwrap();
+        (scored.weights, rank(&catalog, &query, Some(&embedded), &open, &none, &settings, 9).unwrap())
+    }
+
+    #[tokio::test]
+    async fn a_lone_border_tells_its_case_and_weighs_nothing() {
+        let (weights, few) = ranked(1).await;
+        assert_eq!(weights.boundary, 0.0);
+        let case = |ranked: &Ranked, name: &str| {
+            ranked.candidates.iter().find(|candidate| candidate.tool.as_str() == name).unwrap().signals
+                [&Signal::Boundary]
+        };
+        assert!(case(&few, "tool_1") > 0.0, "what decides whether the two are shown together stays known");
+        let (weights, many) = ranked(8).await;
+        assert_eq!(weights.boundary, 0.5);
+        assert!(case(&many, "tool_1") > case(&many, "tool_5"));
+    }
 }

@@ -21,8 +21,15 @@ pub struct SignalValues {
 /// How many rows a graph is asked for: enough that every tool worth a place on a shortlist is among their owners.
 const GRAPH_ROWS: usize = 256;
 
-/// Borders count where at least one tool in so many has one.
+/// Borders are weighed where at least one tool in so many has one.
 const MIN_BORDERED: usize = 4;
+
+/// Whether borders are weighed in a ranking. Their signal is standardised over all tools: where few have a border, one
+/// that is no match would stand far above all others. Which tools belong beside each other does not depend on it.
+pub(super) fn borders_weigh(rows: &DenseRows, eligible: &Eligible) -> bool {
+    let bordered = eligible.positions().filter(|position| !rows.borders[*position].is_empty()).count();
+    bordered * MIN_BORDERED >= eligible.len()
+}
 
 /// What one text says about each tool: meaning, then words.
 ///
@@ -90,16 +97,11 @@ fn dense(rows: &DenseRows, vector: &Vector, eligible: &Eligible) -> Result<Vec<S
         values.iter_mut().filter(|value| **value == f32::MIN).for_each(|value| *value = floor);
         SignalValues { kind, values }
     };
-    let mut found = vec![
+    Ok(vec![
         signal(Signal::DenseCentroid, &|position| similarity(rows.centroid[position])),
         signal(Signal::DenseBest, &|position| best(rows.texts[position].clone())),
-    ];
-    // Standardised over the tools: where few have a border, one that is no match would stand far above all others.
-    let bordered = positions.iter().filter(|position| !rows.borders[**position].is_empty()).count();
-    if bordered * MIN_BORDERED >= positions.len() {
-        found.push(signal(Signal::Boundary, &|position| best(rows.borders[position].clone())));
-    }
-    Ok(found)
+        signal(Signal::Boundary, &|position| best(rows.borders[position].clone())),
+    ])
 }
 
 /// With a graph only the nearest rows are known: the tools that own one, and exact dot products for all their rows.

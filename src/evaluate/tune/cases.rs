@@ -230,7 +230,8 @@ impl Case {
 impl Text {
     fn new(text: &TextSignals, looked_at: &[usize]) -> Self {
         let mut lines = vec![[0.0; SIGNALS]; looked_at.len()];
-        for (column, kind) in KINDS.into_iter().enumerate() {
+        let weighed = |kind: &Signal| *kind != Signal::Boundary || text.borders_weigh;
+        for (column, kind) in KINDS.into_iter().enumerate().filter(|(_, kind)| weighed(kind)) {
             if let Some(signal) = text.signals.iter().find(|signal| signal.kind == kind) {
                 let standard = retrieve::standardise(&signal.values);
                 lines.iter_mut().zip(looked_at).for_each(|(line, at)| line[column] = f64::from(standard[*at]));
