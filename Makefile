@@ -14,7 +14,7 @@ PROGRAM := --bin pointsman --example demo
 EVAL_DATA ?= ../shared/data
 EVAL = target/release/pointsman report --plan docs/eval/plan.toml --published docs/eval/published.toml $(EVAL_FLAGS)
 
-.PHONY: help setup build demo eval test check lint doc bench bench-build recall deny clean-runtime
+.PHONY: help setup build demo eval test test-llm check lint doc bench bench-build recall deny clean-runtime
 
 help: ## List the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{ printf "  %-14s %s\n", $$1, $$2 }'
@@ -43,6 +43,28 @@ test: setup ## Run all tests (cargo-nextest where it is installed)
 	    set -x; $(CARGO) nextest run --release --locked; \
 	else \
 	    set -x; $(CARGO) test --release --locked --lib --bins --tests; \
+	fi
+
+# A script beside the checkout starts a small model where its packages can be had: it ends with 3 where they cannot.
+LLM_SCRIPT ?= ../shared/tools/local-llm
+LLM_CACHE ?= $(HOME)/.cache/local-llm
+LLM_PORT ?= 18080
+TEST_LLM = $(CARGO) test --release --locked --test it -- --ignored --nocapture --exact \
+           real_llm::a_real_model_routes_within_the_rules
+
+test-llm: setup ## Route with a real model: one of its own, or POINTSMAN_TEST_LLM_URL and _MODEL
+	@if [ -n "$${POINTSMAN_TEST_LLM_URL:-}" ]; then \
+	    set -x; $(TEST_LLM); \
+	elif [ ! -e "$(LLM_SCRIPT)" ]; then \
+	    echo "skipped: $(LLM_SCRIPT) is not there; name an endpoint in POINTSMAN_TEST_LLM_URL"; \
+	else \
+	    status=0; stop=; \
+	    curl -fsS "http://127.0.0.1:$(LLM_PORT)/health" >/dev/null 2>&1 || stop=yes; \
+	    trap '[ -z "$$stop" ] || "$(LLM_SCRIPT)" "$(LLM_CACHE)" $(LLM_PORT) stop' EXIT; \
+	    url=$$("$(LLM_SCRIPT)" "$(LLM_CACHE)" $(LLM_PORT) start) || status=$$?; \
+	    if [ $$status = 3 ]; then echo "skipped: the packages of the model cannot be had"; exit 0; fi; \
+	    [ $$status = 0 ] || exit $$status; \
+	    set -x; POINTSMAN_TEST_LLM_URL="$$url" $(TEST_LLM); \
 	fi
 
 lint: ## Check formatting and clippy, warnings denied

@@ -99,7 +99,7 @@ fn row(utterance: &str, answer: &RouteResponse, took: Duration) -> [String; 7] {
             (format!("clarify: {}", ask.question), ask.tool.clone(), ask.arguments_json.clone())
         }
         Some(Outcome::NoTool(none)) => (format!("no_tool: {}", none.reason), String::new(), String::new()),
-        Some(Outcome::Handoff(handoff)) => (format!("handoff: {}", handoff.reason), String::new(), String::new()),
+        Some(Outcome::Handoff(handoff)) => (format!("handoff: {}", handoff.message), String::new(), String::new()),
         None => ("an outcome this client does not know".into(), String::new(), String::new()),
     };
     let confidence = format!("{:.2}", answer.confidence);

@@ -103,7 +103,7 @@ pub async fn served_shop(flags: &[(String, String)]) -> String {
     let grpc = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a loopback port is free");
     let http = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a loopback port is free");
     let url = format!("http://{}", grpc.local_addr().expect("a bound port has an address"));
-    let app = Arc::new(pointsman::server::App::new(server, pipeline));
+    let app = Arc::new(pointsman::server::App::new(server, pipeline).expect("no file of callers is named"));
     let serving = Arc::clone(&app);
     tokio::spawn(async move { pointsman::server::serve(grpc, http, serving, Default::default()).await });
     app.ready().await;

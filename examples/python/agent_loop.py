@@ -43,7 +43,7 @@ def take_turn(router, utterance, history, pending, interactive):
     elif outcome == "no_tool":
         print(f"no tool ({answer.no_tool.reason}): let the model answer without one")
     elif outcome == "handoff":
-        print(f"hand over to a person ({answer.handoff.reason})")
+        print(f"hand over to a person ({answer.handoff.reason}): {answer.handoff.message}")
     return ""
 
 

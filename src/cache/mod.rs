@@ -15,7 +15,7 @@ use moka::policy::EvictionPolicy;
 
 pub use key::{Key, KeyParts};
 
-use crate::decision::{Decision, Outcome};
+use crate::decision::{DecidedBy, Decision, Outcome};
 use crate::tool::SideEffect;
 
 #[derive(Debug, Clone, PartialEq)]
@@ -110,7 +110,9 @@ impl DecisionCache {
     /// Confident, undegraded, and nothing that cannot be undone unless that is configured. A question is about this
     /// one conversation and a handoff about this one moment: neither is kept.
     fn may_store(&self, decision: &Decision) -> bool {
-        let confident = decision.confidence.get() >= self.settings.min_confidence;
+        // What stands in for a choice that failed is not worth keeping: the next time it may succeed.
+        let confident =
+            decision.decided_by != DecidedBy::Fallback && decision.confidence.get() >= self.settings.min_confidence;
         let lasting = match &decision.outcome {
             Outcome::Call { calls } => {
                 self.settings.destructive || calls.iter().all(|call| call.side_effect != SideEffect::Destructive)

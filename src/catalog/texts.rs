@@ -66,7 +66,10 @@ pub(super) fn lexical_terms(card: &ToolCard) -> Vec<String> {
     for text in texts {
         all.extend(terms(text));
     }
-    parameter_terms(&card.parameters, 0, &mut all);
+    each_parameter(&card.parameters, &mut |name, property| {
+        let description = property.get("description").and_then(Value::as_str);
+        [name].into_iter().chain(description).chain(values(property)).for_each(|text| all.extend(terms(text)));
+    });
     all
 }
 
@@ -82,26 +85,25 @@ pub(super) fn purpose_terms(card: &ToolCard) -> Vec<String> {
     all
 }
 
-/// Deepest level of nested parameters that is indexed.
+/// Deepest level of nested parameters that is read.
 const MAX_DEPTH: usize = 4;
 
-fn parameter_terms(schema: &Value, depth: usize, all: &mut Vec<String>) {
+/// Calls `visit` with the name and the schema of every parameter, nested ones after the one they belong to, names in
+/// order.
+pub(super) fn each_parameter<'a>(schema: &'a Value, visit: &mut dyn FnMut(&'a str, &'a Value)) {
+    walk(schema, 0, visit);
+}
+
+fn walk<'a>(schema: &'a Value, depth: usize, visit: &mut dyn FnMut(&'a str, &'a Value)) {
     let Some(properties) = schema.get("properties").and_then(Value::as_object) else { return };
-    let mut names: Vec<&String> = properties.keys().collect();
-    names.sort_unstable();
-    for name in names {
-        let property = &properties[name];
-        all.extend(terms(name));
-        if let Some(description) = property.get("description").and_then(Value::as_str) {
-            all.extend(terms(description));
-        }
-        for value in values(property) {
-            all.extend(terms(value));
-        }
+    let mut properties: Vec<(&String, &Value)> = properties.iter().collect();
+    properties.sort_unstable_by_key(|(name, _)| *name);
+    for (name, property) in properties {
+        visit(name, property);
         if depth < MAX_DEPTH {
-            parameter_terms(property, depth + 1, all);
+            walk(property, depth + 1, visit);
             if let Some(items) = property.get("items") {
-                parameter_terms(items, depth + 1, all);
+                walk(items, depth + 1, visit);
             }
         }
     }

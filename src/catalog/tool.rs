@@ -27,4 +27,9 @@ impl Tool {
     pub fn id(&self) -> &ToolId {
         &self.card.id
     }
+
+    /// Whether `name` means this tool: callers and cards use its own name or the one it has in the catalog.
+    pub fn is_called(&self, name: &str) -> bool {
+        self.card.name == name || self.id().as_str() == name
+    }
 }

@@ -6,10 +6,10 @@ use std::path::{Path, PathBuf};
 
 use pointsman::evaluate::{self, CalibrateOptions, CalibrationSet};
 
-use super::eval::{progress_bar, show};
+use super::block_on;
 use super::failure::Failure;
-use super::options::Options;
-use super::{block_on, logging};
+use super::options::{Options, with_registry};
+use super::progress::{rows_bar, show};
 
 /// Fit the confidence of each encoder to labelled sets, as docs/CALIBRATION.md describes.
 #[derive(Debug, clap::Args)]
@@ -41,14 +41,8 @@ pub struct Args {
 
 /// The tables go to standard output, everything else to standard error.
 pub fn run(args: Args) -> Result<(), Failure> {
-    let mut settings = args.options.load(vec![("log.decisions".into(), "off".into())])?.settings;
-    if settings.pipeline.registries.is_empty() {
-        return Err(
-            Failure::unusable(anyhow::anyhow!("there is no registry to ask")).remedy("give one with --registry FILE")
-        );
-    }
-    settings.log_level = "warn".into();
-    logging::init(&settings)?;
+    let settings = args.options.load_for_rows(Vec::new())?;
+    with_registry(&settings, "ask")?;
     let models_dir = settings.pipeline.embed.models_dir.clone();
     let first = CalibrationSet {
         registries: settings.pipeline.registries.clone(),
@@ -65,10 +59,10 @@ pub fn run(args: Args) -> Result<(), Failure> {
         limit: args.limit.map(NonZeroUsize::get),
         seed: args.seed,
     };
-    let bar = progress_bar();
+    let bar = rows_bar();
     let result = block_on(async {
         let fitted = evaluate::calibrate(&options, settings.pipeline, &|progress| show(&bar, progress)).await;
-        fitted.map_err(|error| if error.is_input() { Failure::unusable(error) } else { Failure::failed(error) })
+        fitted.map_err(|error| Failure::of(error.is_input(), error))
     });
     bar.finish_and_clear();
     let calibrated = result?;
@@ -98,28 +92,18 @@ fn write_rows(path: &Path, rows: impl Iterator<Item = serde_json::Value>) -> std
 
 #[cfg(test)]
 mod tests {
-    use clap::Parser;
     use clap::error::ErrorKind;
 
     use super::*;
-
-    #[derive(Debug, Parser)]
-    struct Cli {
-        #[command(flatten)]
-        args: Args,
-    }
-
-    fn parse(flags: &str) -> Result<Args, ErrorKind> {
-        let words = std::iter::once("calibrate").chain(flags.split_whitespace());
-        Cli::try_parse_from(words).map(|cli| cli.args).map_err(|err| err.kind())
-    }
+    use crate::cmd::parse;
 
     #[test]
     fn further_sets_come_in_pairs() {
-        let args = parse("--registry a --queries q --and b c --and d e --negatives n --limit 3 --write").unwrap();
+        let args =
+            parse::<Args>("--registry a --queries q --and b c --and d e --negatives n --limit 3 --write").unwrap();
         assert_eq!(args.and, ["b", "c", "d", "e"].map(PathBuf::from));
         assert_eq!((args.negatives.len(), args.write, args.seed), (1, true, 0));
-        assert_eq!(parse("--registry a --queries q --and b").unwrap_err(), ErrorKind::WrongNumberOfValues);
-        assert_eq!(parse("--registry a").unwrap_err(), ErrorKind::MissingRequiredArgument);
+        assert_eq!(parse::<Args>("--registry a --queries q --and b").unwrap_err(), ErrorKind::WrongNumberOfValues);
+        assert_eq!(parse::<Args>("--registry a").unwrap_err(), ErrorKind::MissingRequiredArgument);
     }
 }

@@ -4,12 +4,12 @@ use std::num::NonZeroUsize;
 use std::path::PathBuf;
 
 use clap::ValueEnum;
-use indicatif::{ProgressBar, ProgressStyle};
-use pointsman::evaluate::{self, Progress, Stage};
+use pointsman::evaluate::{self, Stage};
 
+use super::block_on;
 use super::failure::Failure;
-use super::options::Options;
-use super::{block_on, logging};
+use super::options::{Options, with_registry};
+use super::progress::{rows_bar, show};
 
 /// Score a labelled set, as docs/SCORING.md describes.
 #[derive(Debug, clap::Args)]
@@ -71,21 +71,13 @@ pub fn run(args: Args) -> Result<(), Failure> {
         return Err(Failure::unusable(anyhow::anyhow!("the prefilter chooses no tool"))
             .remedy("--confusions goes with --stage route"));
     }
-    // One decision line a row would bury the figures.
-    let mut flags = vec![("log.decisions".to_owned(), "off".to_owned())];
-    flags.extend(args.without.iter().map(|signal| ("prefilter.without".to_owned(), signal.clone())));
-    let mut settings = args.options.load(flags)?.settings;
-    if settings.pipeline.registries.is_empty() {
-        return Err(
-            Failure::unusable(anyhow::anyhow!("there is no registry to score")).remedy("give one with --registry FILE")
-        );
-    }
-    settings.log_level = "warn".into();
     if args.hide_answers && args.stage == StageArg::Prefilter {
         let error = anyhow::anyhow!("--hide-answers asks for whole answers, --stage prefilter for rankings");
         return Err(Failure::unusable(error).remedy("leave one of them out"));
     }
-    logging::init(&settings)?;
+    let without = args.without.iter().map(|signal| ("prefilter.without".to_owned(), signal.clone()));
+    let settings = args.options.load_for_rows(without.collect())?;
+    with_registry(&settings, "score")?;
     let options = evaluate::Options {
         queries: args.queries,
         stage: match args.stage {
@@ -100,10 +92,10 @@ pub fn run(args: Args) -> Result<(), Failure> {
         seed: args.seed,
         confusions: args.confusions,
     };
-    let bar = progress_bar();
+    let bar = rows_bar();
     let result = block_on(async {
         let scored = evaluate::evaluate(&options, settings.pipeline, &|progress| show(&bar, progress)).await;
-        scored.map_err(|error| if error.is_input() { Failure::unusable(error) } else { Failure::failed(error) })
+        scored.map_err(|error| Failure::of(error.is_input(), error))
     });
     bar.finish_and_clear();
     let report = result?;
@@ -114,47 +106,19 @@ pub fn run(args: Args) -> Result<(), Failure> {
     Ok(())
 }
 
-/// On standard error, and only if that is a terminal.
-pub(super) fn progress_bar() -> ProgressBar {
-    let style = ProgressStyle::with_template("{prefix} {msg:>9} {wide_bar} {pos}/{len} {eta}")
-        .unwrap_or(ProgressStyle::default_bar());
-    ProgressBar::new(0).with_style(style)
-}
-
-pub(super) fn show(bar: &ProgressBar, progress: Progress) {
-    let (message, done, total) = match progress {
-        Progress::Embedding { done, total } => ("embedding", done, total),
-        Progress::Scoring { done, total } => ("scoring", done, total),
-    };
-    bar.set_message(message);
-    bar.set_length(total as u64);
-    bar.set_position(done as u64);
-}
-
 #[cfg(test)]
 mod tests {
-    use clap::Parser;
     use clap::error::ErrorKind;
 
     use super::*;
-
-    #[derive(Debug, Parser)]
-    struct Cli {
-        #[command(flatten)]
-        args: Args,
-    }
-
-    fn parse(flags: &str) -> Result<Args, ErrorKind> {
-        let words = std::iter::once("eval").chain(flags.split_whitespace());
-        Cli::try_parse_from(words).map(|cli| cli.args).map_err(|err| err.kind())
-    }
+    use crate::cmd::parse;
 
     #[test]
     fn flags_have_the_documented_defaults() {
-        let args = parse("--registry a.yaml --queries q.jsonl").unwrap();
+        let args = parse::<Args>("--registry a.yaml --queries q.jsonl").unwrap();
         assert_eq!((args.stage, args.format, args.seed), (StageArg::Route, FormatArg::Text, 0));
         assert_eq!((args.limit, args.examples, args.candidates), (None, None, false));
-        let args = parse(
+        let args = parse::<Args>(
             "--registry a --registry b --queries q --stage prefilter --candidates --limit 5 --seed 9 --format json",
         );
         assert_eq!(args.map(|args| (args.stage, args.seed)), Ok((StageArg::Prefilter, 9)));
@@ -162,11 +126,11 @@ mod tests {
 
     #[test]
     fn flags_that_need_each_other_are_asked_for() {
-        let error = |flags: &str| parse(flags).unwrap_err();
+        let error = |flags: &str| parse::<Args>(flags).unwrap_err();
         assert_eq!(error("--registry a"), ErrorKind::MissingRequiredArgument);
         assert_eq!(error("--registry a --queries q --examples 3"), ErrorKind::MissingRequiredArgument);
         assert_eq!(error("--registry a --queries q --examples-from f"), ErrorKind::MissingRequiredArgument);
         assert_eq!(error("--registry a --queries q --limit 0"), ErrorKind::ValueValidation);
-        assert!(parse("--registry a --queries q --examples 3 --examples-from f").is_ok());
+        assert!(parse::<Args>("--registry a --queries q --examples 3 --examples-from f").is_ok());
     }
 }

@@ -33,6 +33,11 @@ impl Failure {
         Self { exit: Exit::Unusable, error: error.into(), remedy: None }
     }
 
+    /// By whether the input or the configuration is at fault rather than the run.
+    pub fn of(input: bool, error: impl Into<anyhow::Error>) -> Self {
+        if input { Self::unusable(error) } else { Self::failed(error) }
+    }
+
     /// What was being done; becomes the first line.
     pub fn context(mut self, doing: impl Into<String>) -> Self {
         self.error = self.error.context(doing.into());

@@ -8,6 +8,7 @@ mod render;
 
 mod calibrate;
 mod config;
+mod doctor;
 mod eval;
 mod report;
 mod route;
@@ -59,6 +60,8 @@ enum Command {
     Tune(tune::Args),
     /// Check or print the effective configuration
     Config(config::Args),
+    /// Find out what the configured LLM endpoint can do, and print the settings to use
+    Doctor(doctor::Args),
 }
 
 /// Parses the command line and runs it. Flags that cannot be used end in clap's own message and exit code 2.
@@ -72,6 +75,7 @@ pub fn run() -> ExitCode {
         Command::Calibrate(args) => calibrate::run(args),
         Command::Tune(args) => tune::run(args),
         Command::Config(args) => config::run(args),
+        Command::Doctor(args) => doctor::run(args),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,
@@ -89,4 +93,16 @@ fn block_on<T>(work: impl Future<Output = Result<T, Failure>>) -> Result<T, Fail
     // A blocking task that hangs must not keep the process alive.
     runtime.shutdown_timeout(Duration::from_secs(1));
     result
+}
+
+/// The flags of one command, as clap reads them.
+#[cfg(test)]
+fn parse<A: clap::Args>(flags: &str) -> Result<A, clap::error::ErrorKind> {
+    #[derive(Parser)]
+    struct Flags<A: clap::Args> {
+        #[command(flatten)]
+        args: A,
+    }
+    let words = std::iter::once("command").chain(flags.split_whitespace());
+    Flags::try_parse_from(words).map(|flags| flags.args).map_err(|err| err.kind())
 }

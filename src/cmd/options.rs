@@ -2,9 +2,10 @@
 
 use std::path::PathBuf;
 
-use pointsman::config::{Loaded, Sources};
+use pointsman::config::{Loaded, Settings, Sources};
 
 use super::failure::Failure;
+use super::logging;
 
 /// Configuration file and registries.
 #[derive(clap::Args, Debug, Default)]
@@ -46,6 +47,27 @@ impl Options {
         loaded.notices.iter().for_each(|notice| eprintln!("note: {notice}"));
         Ok(loaded)
     }
+}
+
+impl Options {
+    /// For commands that ask the router about many labelled rows: no decision line a row, which would bury the figures,
+    /// and only warnings in the log, which starts here.
+    pub fn load_for_rows(&self, more: Vec<(String, String)>) -> Result<Settings, Failure> {
+        let quiet = [("log.decisions".to_owned(), "off".to_owned())];
+        let mut settings = self.load(quiet.into_iter().chain(more).collect())?.settings;
+        settings.log_level = "warn".into();
+        logging::init(&settings)?;
+        Ok(settings)
+    }
+}
+
+/// Refuses to go on without a registry for the `purpose`.
+pub fn with_registry(settings: &Settings, purpose: &str) -> Result<(), Failure> {
+    if settings.pipeline.registries.is_empty() {
+        let error = anyhow::anyhow!("there is no registry to {purpose}");
+        return Err(Failure::unusable(error).remedy("give one with --registry FILE"));
+    }
+    Ok(())
 }
 
 fn key_value(text: &str) -> Result<(String, String), String> {

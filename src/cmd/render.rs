@@ -36,6 +36,7 @@ struct OutcomeView {
     question: Option<String>,
     pending: Option<String>,
     reason: Option<String>,
+    message: Option<String>,
 }
 
 #[derive(Serialize)]
@@ -95,6 +96,7 @@ pub fn text(response: RouteResponse) -> String {
     line("question", outcome.question.as_deref().unwrap_or_default());
     line("pending", outcome.pending.as_deref().unwrap_or_default());
     line("reason", outcome.reason.as_deref().unwrap_or_default());
+    line("message", outcome.message.as_deref().unwrap_or_default());
     line("confidence", &format!("{:.2}, decided by {}", answer.confidence, answer.decided_by));
     line("rule", &answer.rule);
     line("degraded", &answer.degraded.join(", "));
@@ -148,7 +150,12 @@ impl From<Outcome> for OutcomeView {
                 }
             }
             Outcome::NoTool(none) => Self { kind: "no_tool", reason: given(none.reason), ..Self::default() },
-            Outcome::Handoff(handoff) => Self { kind: "handoff", reason: given(handoff.reason), ..Self::default() },
+            Outcome::Handoff(handoff) => Self {
+                kind: "handoff",
+                reason: given(handoff.reason),
+                message: given(handoff.message),
+                ..Self::default()
+            },
         }
     }
 }
@@ -208,7 +215,7 @@ mod tests {
             Outcome::Call(proto::Call { calls: vec![call] }),
             Outcome::Clarify(proto::Clarify { question: "哪一个订单？".into(), ..proto::Clarify::default() }),
             Outcome::NoTool(proto::NoTool { reason: "nothing_fits".into() }),
-            Outcome::Handoff(proto::Handoff { reason: "fuse_blown".into() }),
+            Outcome::Handoff(proto::Handoff { reason: "fuse_blown".into(), message: "已转人工。".into() }),
         ]
     }
 
@@ -234,7 +241,7 @@ mod tests {
                     "tokens",
                 ])
             );
-            let outcome = ["kind", "tool", "arguments", "calls", "missing", "question", "pending", "reason"];
+            let outcome = ["kind", "tool", "arguments", "calls", "missing", "question", "pending", "reason", "message"];
             assert_eq!(keys(&answer["outcome"]), expect(&outcome));
             assert_eq!(answer["tokens"], json!({"prompt": 0, "completion": 0}));
         }
@@ -252,12 +259,13 @@ mod tests {
             (&Value::Null, &Value::Null, &Value::Null)
         );
         assert_eq!(no_tool["reason"], "nothing_fits");
-        assert_eq!(handoff["kind"], "handoff");
+        assert_eq!((&handoff["kind"], &handoff["message"]), (&json!("handoff"), &json!("已转人工。")));
     }
 
     #[test]
     fn text_shows_what_matters() {
-        let [call, clarify, ..] = outcomes();
+        let [call, clarify, _, handoff] = outcomes();
+        assert!(text(response(handoff)).contains("message      已转人工。\n"));
         let shown = text(response(call));
         assert!(shown.contains("tool         get_order\n") && !shown.contains("question"), "{shown}");
         assert!(text(response(clarify)).contains("question     哪一个订单？\n"));

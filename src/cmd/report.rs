@@ -8,12 +8,13 @@ use std::sync::Mutex;
 use indicatif::ProgressBar;
 use pointsman::evaluate::{self, About, Progress, Published, Run, Suite, SuitePlan};
 use pointsman::pipeline;
+use pointsman::types::encoding::hex;
 use sha2::{Digest, Sha256};
 
-use super::eval::{progress_bar, show};
+use super::block_on;
 use super::failure::Failure;
 use super::options::Options;
-use super::{block_on, logging};
+use super::progress::{rows_bar, show};
 
 /// Score every labelled set below a folder and write a document with the figures.
 ///
@@ -55,10 +56,7 @@ pub struct Args {
 /// Only the document is written; progress goes to standard error.
 pub fn run(args: Args) -> Result<(), Failure> {
     let store = args.keep.join("vectors.db").display().to_string();
-    let more = vec![("log.decisions".into(), "off".into()), ("store.path".into(), store)];
-    let mut settings = args.options.load(more)?.settings;
-    settings.log_level = "warn".into();
-    logging::init(&settings)?;
+    let settings = args.options.load_for_rows(vec![("store.path".into(), store)])?;
     let plan: SuitePlan = read(args.plan.as_deref())?;
     let published: Published = read(args.published.as_deref())?;
     let suite = Suite {
@@ -88,7 +86,7 @@ pub fn run(args: Args) -> Result<(), Failure> {
 }
 
 fn failure(error: evaluate::SuiteError) -> Failure {
-    if error.is_input() { Failure::unusable(error) } else { Failure::failed(error) }
+    Failure::of(error.is_input(), error)
 }
 
 fn read<T: Default + for<'de> serde::Deserialize<'de>>(path: Option<&Path>) -> Result<T, Failure> {
@@ -104,7 +102,7 @@ struct Watch {
 
 impl Default for Watch {
     fn default() -> Self {
-        Self { bar: progress_bar(), watched: std::io::stderr().is_terminal(), told: Mutex::default() }
+        Self { bar: rows_bar(), watched: std::io::stderr().is_terminal(), told: Mutex::default() }
     }
 }
 
@@ -134,7 +132,7 @@ fn key(settings: &pipeline::Settings) -> Result<String, Failure> {
         // An encoder of a hub has none.
         hash.update(std::fs::read(settings.embed.models_dir.join(encoder).join("manifest.toml")).unwrap_or_default());
     }
-    Ok(hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect())
+    Ok(hex(&hash.finalize()))
 }
 
 /// Without folders: those are names on one machine.

@@ -1,7 +1,6 @@
 //! `pointsman route`: one utterance, in process or by a running server.
 
 use std::io::Write as _;
-use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -36,6 +35,9 @@ pub struct Args {
     /// Ask this server instead of routing in process
     #[arg(long, value_name = "URL")]
     addr: Option<String>,
+    /// File with the bearer token for that server
+    #[arg(long, value_name = "FILE", requires = "addr")]
+    token_file: Option<PathBuf>,
     /// How to print the answer
     #[arg(long, value_enum, default_value_t = Format::Text)]
     format: Format,
@@ -74,7 +76,7 @@ enum Format {
 pub fn run(args: Args) -> Result<(), Failure> {
     let request = request(&args)?;
     let response = match &args.addr {
-        Some(addr) => block_on(remote(addr, request))?,
+        Some(addr) => block_on(remote(addr, with_token(request, args.token_file.as_deref())?))?,
         None => local(&args.options, request)?,
     };
     let text = match args.format {
@@ -139,9 +141,7 @@ fn local(options: &Options, request: RouteRequest) -> Result<RouteResponse, Fail
     logging::init(&settings)?;
     let names_files = !settings.pipeline.registries.is_empty();
     let request = wire::route_request(request).map_err(|problem| invalid(&problem))?;
-    let here = Some(SocketAddr::from((Ipv4Addr::LOCALHOST, 0)));
-    let caller =
-        identity::resolve(&identity::Settings { scopes: settings.server.scopes }, here).map_err(Failure::failed)?;
+    let caller = identity::local(&settings.server.identity);
     block_on(async {
         let deadline = settings.pipeline.deadline;
         let router = Router::start(settings.pipeline, &progress::embedding()).await?;
@@ -164,7 +164,22 @@ pub(super) fn invalid(problem: &Problem) -> Failure {
     Failure::unusable(anyhow!("{}{}", problem.message, fields.collect::<String>()))
 }
 
-async fn remote(addr: &str, request: RouteRequest) -> Result<RouteResponse, Failure> {
+/// The call with the token in a file, if there is one.
+fn with_token(request: RouteRequest, file: Option<&Path>) -> Result<tonic::Request<RouteRequest>, Failure> {
+    let mut request = tonic::Request::new(request);
+    let Some(path) = file else { return Ok(request) };
+    let place = path.display();
+    let token = std::fs::read_to_string(path)
+        .map_err(|err| Failure::unusable(err).context(format!("cannot read the token in {place}")))?;
+    let header = format!("Bearer {}", token.trim()).parse();
+    // The error would show the token.
+    let header =
+        header.map_err(|_| Failure::unusable(anyhow!("{place} does not hold a token on a line of its own")))?;
+    request.metadata_mut().insert("authorization", header);
+    Ok(request)
+}
+
+async fn remote(addr: &str, request: tonic::Request<RouteRequest>) -> Result<RouteResponse, Failure> {
     let url = if addr.contains("://") { addr.to_owned() } else { format!("http://{addr}") };
     let endpoint = Endpoint::from_shared(url)
         .map_err(|err| Failure::unusable(err).context(format!("`{addr}` is no address")))?
@@ -179,6 +194,7 @@ async fn remote(addr: &str, request: RouteRequest) -> Result<RouteResponse, Fail
         let text = anyhow!("{}: {}", status.code(), status.message());
         match status.code() {
             Code::InvalidArgument => Failure::unusable(text),
+            Code::Unauthenticated => Failure::unusable(text).remedy("give the server's token with --token-file FILE"),
             Code::Unavailable => Failure::failed(text).remedy("the server is loading or stopping; try again"),
             _ => Failure::failed(text),
         }

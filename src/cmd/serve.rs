@@ -20,7 +20,7 @@ use super::{block_on, logging, progress};
 #[derive(clap::Args)]
 #[command(
     after_help = "Signals: SIGTERM and SIGINT drain (a second one exits at once), SIGHUP reads the registry files \
-                        again.\nPort 0 takes a free port; the addresses in use are printed when the server is ready.\n\n\
+                        and the callers again.\nPort 0 takes a free port; the addresses in use are printed when the server is ready.\n\n\
                         Examples:\n  \
                         pointsman serve --registry examples/shop/registry.yaml\n  \
                         pointsman serve --config pointsman.toml --listen 127.0.0.1:0 --http 127.0.0.1:0\n  \
@@ -60,11 +60,14 @@ pub fn run(args: Args) -> Result<(), Failure> {
         let signals = Signals::install().map_err(|err| Failure::failed(err).context("cannot listen for signals"))?;
         let grpc = bind(settings.server.listen, "--listen").await?;
         if !settings.server.listen.ip().is_loopback() {
-            warn!("no identities are configured: callers beyond this machine will be refused");
+            match &settings.server.identity.callers {
+                None => warn!("no callers are configured: those beyond this machine will be refused"),
+                Some(_) => warn!("tokens travel in the clear: put a proxy that speaks TLS in front of this port"),
+            }
         }
         let http = bind(settings.server.http, "--http").await?;
-        let app =
-            App::new(settings.server, settings.pipeline).with_metrics(recorder).with_progress(progress::embedding());
+        let app = App::new(settings.server, settings.pipeline).map_err(Failure::unusable)?;
+        let app = app.with_metrics(recorder).with_progress(progress::embedding());
         serve(grpc, http, Arc::new(app), signals).await
     })
 }
@@ -145,6 +148,14 @@ impl Signals {
 }
 
 async fn reload(app: Arc<App>) {
+    match app.reload_callers() {
+        Ok(None) => {}
+        Ok(Some(callers)) => info!(callers, "callers read again"),
+        Err(err) => {
+            let error = format!("{:#}", anyhow::Error::new(err));
+            error!(error, "the callers cannot be read; those known so far stay");
+        }
+    }
     let Some(router) = app.router() else {
         warn!("still loading: nothing to reload yet");
         return;

@@ -6,17 +6,18 @@ use std::path::PathBuf;
 use pointsman::evaluate::Progress;
 use pointsman::evaluate::tune::{self, TuneError};
 
-use super::eval::{FormatArg, progress_bar};
+use super::block_on;
+use super::eval::FormatArg;
 use super::failure::Failure;
 use super::options::Options;
-use super::{block_on, logging};
+use super::progress::{rows_bar, show};
 
 /// Find the weights of each encoder's signals, as docs/TUNING.md describes.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     #[command(flatten)]
     options: Options,
-    /// Folder with a folder per set: registry.yaml or tools.jsonl, and queries.dev.jsonl.
+    /// Folder with a folder per set: registry.yaml or tools.jsonl, and queries.dev.jsonl or queries.jsonl.
     #[arg(long, value_name = "DIR")]
     pub sets: PathBuf,
     /// Names of the sets to use; all without it.
@@ -37,22 +38,15 @@ pub struct Args {
 
 /// Figures go to standard output, everything else to standard error.
 pub fn run(args: Args) -> Result<(), Failure> {
-    let mut settings = args.options.load(vec![("log.decisions".into(), "off".into())])?.settings;
-    settings.log_level = "warn".into();
-    logging::init(&settings)?;
+    let settings = args.options.load_for_rows(Vec::new())?;
     let limit = args.limit.get();
     let options = tune::Options { sets: args.sets, only: args.only, limit, seed: args.seed };
-    let bar = progress_bar();
-    let show = |set: &str, progress: Progress| {
-        let (doing, done, total) = match progress {
-            Progress::Embedding { done, total } => ("embedding", done, total),
-            Progress::Scoring { done, total } => ("rows", done, total),
-        };
-        bar.set_message(format!("{set} {doing}"));
-        bar.set_length(total as u64);
-        bar.set_position(done as u64);
+    let bar = rows_bar();
+    let show = |set: &str, at: Progress| {
+        show(&bar, at);
+        bar.set_prefix(set.to_owned());
     };
-    let failure = |error: TuneError| if error.is_input() { Failure::unusable(error) } else { Failure::failed(error) };
+    let failure = |error: TuneError| Failure::of(error.is_input(), error);
     let result = block_on(async { tune::tune(&options, &settings.pipeline, &show).await.map_err(failure) });
     bar.finish_and_clear();
     let tuned = result?;

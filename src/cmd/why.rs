@@ -3,7 +3,6 @@
 mod view;
 
 use std::io::{IsTerminal as _, Write as _};
-use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 
 use anyhow::anyhow;
@@ -72,9 +71,7 @@ fn explain(args: Args) -> Result<Why, Failure> {
     // An explanation is no decision anyone asked for.
     let settings = args.options.load(vec![("log.decisions".into(), "off".into())])?.settings;
     logging::init(&settings)?;
-    let here = Some(SocketAddr::from((Ipv4Addr::LOCALHOST, 0)));
-    let caller =
-        identity::resolve(&identity::Settings { scopes: settings.server.scopes }, here).map_err(Failure::failed)?;
+    let caller = identity::local(&settings.server.identity);
     let request = RouteRequest {
         utterance: args.utterance,
         history,

@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-use super::raw::{NO_PATHS, PATHS, Raw, SECRETS};
+use super::raw::{ENDPOINTS, LlmEndpoint, NO_PATHS, PATHS, Raw, SECRETS};
 use super::{FILE_VARIABLE, PREFIX, Problems, Sources};
 use crate::registry::{nested_too_deeply, suggest};
 
@@ -146,9 +146,35 @@ impl Known {
             Ok(_) => Ok(()),
             // The message would repeat the value.
             Err(_) if SECRETS.contains(&key) => Err("expected a text".into()),
+            Err(_) if key == ENDPOINTS => Err(fault_of_endpoints(value)),
             Err(error) => Err(in_words(&error.to_string())),
         }
     }
+}
+
+/// What is wrong with a list of endpoints, without any value of it.
+fn fault_of_endpoints(value: &Value) -> String {
+    const FORM: &str = "expected a list of tables with base_url, model, api_key_file, api_key_env, mode, max_tools, \
+                        logprobs, such as [{base_url = \"https://…/v1\", model = \"…\"}]";
+    let entries = value.as_array().into_iter().flatten().enumerate();
+    let fault = entries.into_iter().find_map(|(index, entry)| {
+        let why = serde_json::from_value::<LlmEndpoint>(entry.clone()).err()?.to_string();
+        let why = match why.split_once(", expected") {
+            Some(("unknown field `api_key`", _)) => {
+                "a key does not stand here: name a file (api_key_file) or a variable (api_key_env)".to_owned()
+            }
+            // The one message of serde's that shows a name instead of a value.
+            Some((field, _)) if field.starts_with("unknown field") => format!("{field}; {FORM}"),
+            Some(_) | None => format!("a value does not fit; {FORM}"),
+        };
+        Some(format!("{}: {why}", endpoint_entry(index)))
+    });
+    fault.unwrap_or_else(|| FORM.to_owned())
+}
+
+/// How an entry of `llm.endpoints` is called: the endpoint of `[llm]` itself is number 1.
+pub(super) fn endpoint_entry(index: usize) -> String {
+    format!("endpoint {} (entry {} of the list)", index + 2, index + 1)
 }
 
 /// Rust's type names mean nothing to an operator.
@@ -267,7 +293,11 @@ fn file_leaf(
         .and_then(|value| known.check(&key, &value).map(|()| value));
     match checked {
         Ok(value) => {
-            let value = if PATHS.contains(&key.as_str()) { beside_file(value, path) } else { value };
+            let value = match key.as_str() {
+                ENDPOINTS => key_files_beside(value, path),
+                key if PATHS.contains(&key) => beside_file(value, path),
+                _ => value,
+            };
             leaves.push(Leaf { key, value, origin: origin.to_owned() });
         }
         Err(message) => problems.add(&key, origin, message),
@@ -284,6 +314,14 @@ fn beside_file(value: Value, file: &Path) -> Value {
         Value::Array(paths) => paths.into_iter().map(|path| beside_file(path, file)).collect(),
         other => other,
     }
+}
+
+/// The same for the key file of each endpoint.
+fn key_files_beside(mut endpoints: Value, file: &Path) -> Value {
+    for key_file in endpoints.as_array_mut().into_iter().flatten().filter_map(|entry| entry.get_mut("api_key_file")) {
+        *key_file = beside_file(key_file.take(), file);
+    }
+    endpoints
 }
 
 fn env_leaves(env: &BTreeMap<String, String>, known: &Known, problems: &mut Problems) -> Vec<Leaf> {

@@ -16,8 +16,7 @@ use std::time::Duration;
 
 use serde_json::{Map, Value};
 
-use crate::pipeline;
-use crate::types::Scope;
+use crate::{identity, pipeline};
 
 /// Names a configuration file when no flag does.
 pub const FILE_VARIABLE: &str = "POINTSMAN_CONFIG";
@@ -35,7 +34,7 @@ pub struct Sources {
     pub flags: Vec<(String, String)>,
 }
 
-/// Settings of the two listeners.
+/// Settings of the two listeners and of who may call.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ServerSettings {
     /// gRPC; port 0 picks a free one.
@@ -45,8 +44,8 @@ pub struct ServerSettings {
     /// How long requests in work may take to finish after a stop.
     pub drain: Duration,
     pub max_message_bytes: usize,
-    /// Scopes of a caller on this machine; all when absent.
-    pub scopes: Option<Vec<Scope>>,
+    /// Who may call.
+    pub identity: identity::Settings,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -84,7 +83,7 @@ impl Loaded {
         let mut problems = Problems::default();
         let layered = layers::merge(sources, &mut problems);
         let mut notices = Vec::new();
-        let settings = validate::validate(&layered, &mut problems, &mut notices);
+        let settings = validate::validate(&layered, &sources.env, &mut problems, &mut notices);
         match settings {
             Some(settings) if problems.0.is_empty() => {
                 let layers::Layered { values, origins, .. } = layered;

@@ -4,13 +4,18 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+use crate::decide::handoff::{ByLocale, Sentences};
 use crate::{decide, index, retrieve, rules};
 
 /// Whose values are never shown.
 pub(super) const SECRETS: [&str; 1] = ["llm.api_key"];
 
+/// A list of tables. Messages about it show no values: people put keys where they do not belong.
+pub(super) const ENDPOINTS: &str = "llm.endpoints";
+
 /// Whose relative values in a file start at that file's folder.
-pub(super) const PATHS: [&str; 7] = [
+pub(super) const PATHS: [&str; 8] = [
+    "identity.callers",
     "registry.files",
     "store.path",
     "embed.models_dir",
@@ -43,6 +48,7 @@ macro_rules! section {
 
 section!(Raw {
     server: Server = Server::default(),
+    identity: Identity = Identity::default(),
     registry: Registry = Registry::default(),
     store: Store = Store::default(),
     embed: Embed = Embed::default(),
@@ -51,6 +57,8 @@ section!(Raw {
     prefilter: Prefilter = Prefilter::default(),
     local: Local = Local::default(),
     llm: Llm = Llm::default(),
+    quota: Quota = Quota::default(),
+    handoff: Handoff = Handoff::default(),
     cache: Cache = Cache::default(),
     route: Route = Route::default(),
     log: Log = Log::default(),
@@ -62,6 +70,10 @@ section!(Server {
     drain_ms: u64 = 10_000,
     max_message_mb: u64 = 64,
     scopes: Option<Vec<String>> = None,
+});
+
+section!(Identity {
+    callers: Option<String> = None,
 });
 
 section!(Registry {
@@ -109,18 +121,78 @@ section!(Llm {
     model: String = String::new(),
     api_key: String = String::new(),
     api_key_file: Option<String> = None,
+    endpoints: Vec<LlmEndpoint> = Vec::new(),
     mode: LlmMode = LlmMode::Functions,
-    temperature: f64 = 0.0,
-    seed: Option<i64> = Some(7),
+    temperature: OrOff<f64> = OrOff::Value(0.0),
+    seed: OrOff<i64> = OrOff::Value(7),
     timeout_ms: u64 = 20_000,
     max_attempts: u64 = 5,
+    max_tokens: u64 = 0,
     max_repairs: u64 = 2,
     max_completion_tokens: u64 = 512,
     max_tools: u64 = 64,
+    card_tokens: u64 = 6_000,
+    examples: Option<u64> = None,
+    logprobs: bool = false,
     concurrency: u64 = 8,
     queue: u64 = 64,
+    requests_per_minute: u64 = 0,
+    hedge: bool = false,
     breaker_failures: u64 = 6,
     breaker_window_ms: u64 = 30_000,
+});
+
+/// A parameter that some endpoints refuse: `"off"` leaves it out of requests.
+#[derive(Clone, Copy, Serialize, Deserialize)]
+#[serde(untagged, expecting = "expected a number or \"off\"")]
+pub(super) enum OrOff<T> {
+    Value(T),
+    Off(Off),
+}
+
+#[derive(Clone, Copy, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum Off {
+    Off,
+}
+
+impl<T> OrOff<T> {
+    pub fn value(self) -> Option<T> {
+        match self {
+            Self::Value(value) => Some(value),
+            Self::Off(Off::Off) => None,
+        }
+    }
+}
+
+/// A further endpoint; what it leaves out is as in `[llm]`.
+#[derive(Clone, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(super) struct LlmEndpoint {
+    pub base_url: Option<String>,
+    pub model: Option<String>,
+    pub api_key_file: Option<String>,
+    /// Name of an environment variable.
+    pub api_key_env: Option<String>,
+    pub mode: Option<LlmMode>,
+    pub max_tools: Option<u64>,
+    pub logprobs: Option<bool>,
+}
+
+section!(Quota { calls_per_minute: u64 = 0, tokens_per_minute: u64 = 0, tenants: BTreeMap<String, TenantQuota> = BTreeMap::new() });
+
+/// One tenant; what it leaves out is as in `[quota]`.
+#[derive(Clone, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(super) struct TenantQuota {
+    pub calls_per_minute: Option<u64>,
+    pub tokens_per_minute: Option<u64>,
+}
+
+section!(Handoff {
+    fuse_blown: ByLocale = Sentences::default().fuse_blown,
+    policy: ByLocale = Sentences::default().policy,
+    budget: ByLocale = Sentences::default().budget,
 });
 
 section!(Cache {
@@ -217,6 +289,7 @@ impl From<Strategy> for retrieve::Strategy {
 pub(super) enum LlmMode {
     Functions,
     JsonSchema,
+    ChooseThenFill,
 }
 
 impl From<LlmMode> for decide::llm::AnswerMode {
@@ -224,6 +297,7 @@ impl From<LlmMode> for decide::llm::AnswerMode {
         match mode {
             LlmMode::Functions => Self::Functions,
             LlmMode::JsonSchema => Self::JsonSchema,
+            LlmMode::ChooseThenFill => Self::ChooseThenFill,
         }
     }
 }

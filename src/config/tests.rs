@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use super::*;
+use crate::decide;
 use crate::decision::log::Target;
 
 fn with_file(text: &str) -> (tempfile::TempDir, Sources) {
@@ -73,14 +74,18 @@ fn the_sample_states_every_setting_and_its_default() {
             assert!(text.contains(&format!("\n{key} = ")) || text.contains(&format!("\n#{key} = ")), "{section}.{key}");
         }
     }
-    // What is commented out is valid as well, apart from the key file that is not there.
+    // What is commented out is valid as well, apart from the key file that is not there and from one of two ways to say
+    // who may call.
     let setting = |line: &str| match line.strip_prefix('#') {
         Some(rest) if rest.starts_with(|c: char| c.is_ascii_lowercase()) => rest.to_owned(),
         Some(_) | None => line.to_owned(),
     };
     let (_folder, sources) = with_file(&text.lines().map(setting).collect::<Vec<_>>().join("\n"));
     let found = problems(&sources);
-    assert!(found.iter().all(|problem| problem.key == "llm.api_key_file"), "{found:?}");
+    assert!(
+        found.iter().all(|problem| ["llm.api_key_file", "server.scopes"].contains(&problem.key.as_str())),
+        "{found:?}"
+    );
 }
 
 #[test]
@@ -179,8 +184,11 @@ fn texts_become_what_the_setting_needs() {
     assert_eq!(settings.pipeline.embed.encoders, ["a", "b"]);
     assert!(settings.pipeline.strict);
     let llm = settings.pipeline.llm.unwrap();
-    assert_eq!((llm.model.as_str(), llm.base_url.as_str(), llm.temperature), ("7", "http://127.0.0.1:8000/v1", 1.0));
-    assert_eq!(settings.server.scopes, Some(vec![Scope("orders:read".into())]));
+    assert_eq!(
+        (llm.endpoints[0].model.as_str(), llm.endpoints[0].base_url.as_str(), llm.temperature),
+        ("7", "http://127.0.0.1:8000/v1", Some(1.0))
+    );
+    assert_eq!(settings.server.identity.scopes, Some(vec![crate::types::Scope("orders:read".into())]));
     assert_eq!(settings.pipeline.store, None);
     assert_eq!(settings.pipeline.log.target, Target::Off);
     assert_eq!(settings.pipeline.registries, [PathBuf::from("a,b.yaml"), PathBuf::from("工具.jsonl")]);
@@ -232,7 +240,7 @@ fn secrets_are_never_shown() {
     let (folder, mut sources) = with_file("[llm]\nbase_url = \"https://llm.example/v1\"\nmodel = \"m\"\n");
     sources.env = env(&[("POINTSMAN_LLM__API_KEY", SECRET)]);
     let loaded = Loaded::load(&sources).unwrap();
-    assert_eq!(loaded.settings.pipeline.llm.as_ref().unwrap().api_key.as_ref().unwrap().expose(), SECRET);
+    assert_eq!(loaded.settings.pipeline.llm.as_ref().unwrap().endpoints[0].api_key.as_ref().unwrap().expose(), SECRET);
     for shown in [format!("{loaded:?}"), loaded.print_text(), loaded.print_json()] {
         assert!(!shown.contains(SECRET) && shown.contains("***"), "{shown}");
     }
@@ -244,7 +252,7 @@ fn secrets_are_never_shown() {
     assert!(both.contains("POINTSMAN_LLM__API_KEY") && !both.contains(SECRET));
     sources.env.clear();
     let loaded = Loaded::load(&sources).unwrap();
-    assert_eq!(loaded.settings.pipeline.llm.as_ref().unwrap().api_key.as_ref().unwrap().expose(), SECRET);
+    assert_eq!(loaded.settings.pipeline.llm.as_ref().unwrap().endpoints[0].api_key.as_ref().unwrap().expose(), SECRET);
     assert!(!format!("{loaded:?}{}", loaded.print_text()).contains(SECRET));
 
     for text in [
@@ -329,4 +337,146 @@ fn modes_of_domains_are_joined_key_by_key() {
     let refused = |pairs: &[(&str, &str)]| problems(&Sources { flags: flags(pairs), ..Sources::default() })[0].clone();
     assert_eq!(refused(&[("rules.default_mode", "rules")]).key, "rules.file");
     assert_eq!(refused(&[("rules.modes", "{a = \"sometimes\"}")]).key, "rules.modes");
+}
+
+const FIRST: &str = "[llm]\nbase_url = \"https://one.example/v1\"\nmodel = \"m\"\n";
+
+#[test]
+fn further_endpoints_inherit_everything_but_the_key_of_another_host() {
+    let (folder, mut sources) = with_file(&format!(
+        "{FIRST}api_key = \"sk-eins\"\nmode = \"json_schema\"\nmax_tools = 9\n\
+         [[llm.endpoints]]\nmodel = \"另一个\"\n\
+         [[llm.endpoints]]\nbase_url = \"https://two.example/v1/\"\n\
+         [[llm.endpoints]]\nbase_url = \"http://one.example/v1\"\nmode = \"functions\"\nmax_tools = 20\n\
+         [[llm.endpoints]]\nbase_url = \"https://three.example/v1\"\napi_key_file = \"three.key\"\n\
+         [[llm.endpoints]]\nbase_url = \"https://four.example/v1\"\napi_key_env = \"FOUR_KEY\"\n"
+    ));
+    std::fs::write(folder.path().join("three.key"), "sk-drei\n").unwrap();
+    sources.env = env(&[("FOUR_KEY", " sk-vier ")]);
+    let loaded = Loaded::load(&sources).unwrap();
+    let endpoints = &loaded.settings.pipeline.llm.as_ref().unwrap().endpoints;
+    let seen: Vec<_> = endpoints
+        .iter()
+        .map(|endpoint| {
+            let key = endpoint.api_key.as_ref().map_or("", decide::llm::ApiKey::expose);
+            (endpoint.base_url.as_str(), endpoint.model.as_str(), key, endpoint.mode, endpoint.max_tools)
+        })
+        .collect();
+    let (json, functions) = (decide::llm::AnswerMode::JsonSchema, decide::llm::AnswerMode::Functions);
+    assert_eq!(
+        seen,
+        [
+            ("https://one.example/v1", "m", "sk-eins", json, 9),
+            ("https://one.example/v1", "另一个", "sk-eins", json, 9),
+            ("https://two.example/v1", "m", "", json, 9),
+            // Another scheme is another place: a key is not sent in the open.
+            ("http://one.example/v1", "m", "", functions, 20),
+            ("https://three.example/v1", "m", "sk-drei", json, 9),
+            ("https://four.example/v1", "m", "sk-vier", json, 9),
+        ]
+    );
+    for shown in [format!("{loaded:?}"), loaded.print_text(), loaded.print_json()] {
+        assert!(!shown.contains("sk-") && shown.contains("FOUR_KEY"), "{shown}");
+    }
+    let (_again, mut again) = with_file(&loaded.print_text().replace("api_key = \"***\"", "api_key = \"sk-eins\""));
+    again.env = sources.env.clone();
+    assert_eq!(Loaded::load(&again).unwrap().settings.pipeline.llm, loaded.settings.pipeline.llm);
+
+    sources.file = None;
+    sources.env = env(&[
+        ("POINTSMAN_LLM__BASE_URL", "http://h/v1"),
+        ("POINTSMAN_LLM__MODEL", "m"),
+        ("POINTSMAN_LLM__ENDPOINTS", "[{model = \"n\"}]"),
+    ]);
+    assert_eq!(Loaded::load(&sources).unwrap().settings.pipeline.llm.unwrap().endpoints[1].model, "n");
+}
+
+#[test]
+fn faults_of_further_endpoints_name_the_entry_and_show_no_value() {
+    const SECRET: &str = "sk-123454321";
+    for (entries, expected) in [
+        ("[{}, {base_url = \"ftp://h\"}]", "endpoint 3 (entry 2 of the list): base_url: expected http://"),
+        (
+            "[{base_url = \"https://u:sk-123454321@h/v1\"}]",
+            "endpoint 2 (entry 1 of the list): base_url: holds a user name",
+        ),
+        ("[{api_key = \"sk-123454321\"}]", "endpoint 2 (entry 1 of the list): a key does not stand here: name a file"),
+        ("[{api_key_env = \"sk-123454321\"}]", "api_key_env: expected the name of an environment variable, not a key"),
+        ("[{api_key_env = \"ABSENT\"}]", "api_key_env: the environment variable it names is not set"),
+        ("[{api_key_env = \"A\", api_key_file = \"b\"}]", "keep one of them"),
+        ("[{api_key_file = \"absent.key\"}]", "api_key_file: cannot read"),
+        ("[{max_tools = 0}]", "max_tools: expected 1 to 10000"),
+        ("[{model = \" \"}]", "model: is empty"),
+        ("[{modell = \"x\"}]", "unknown field `modell`; expected a list of tables"),
+        ("[{mode = \"sk-123454321\"}]", "endpoint 2 (entry 1 of the list): a value does not fit"),
+        ("\"https://u:sk-123454321@h\"", "expected a list of tables"),
+        ("[{}, {}, {}, {}, {}, {}, {}, {}]", "at most 7 further endpoints"),
+    ] {
+        let (_folder, sources) = with_file(&format!("{FIRST}endpoints = {entries}\n"));
+        let found = Problems(problems(&sources)).to_string();
+        assert!(found.contains("`llm.endpoints`") && found.contains(expected), "{entries}: {found}");
+        assert!(!found.contains(SECRET), "{found}");
+    }
+    let (_folder, sources) = with_file("[llm]\nendpoints = [{model = \"m\"}]\n");
+    assert!(Problems(problems(&sources)).to_string().contains("set llm.base_url and llm.model first"));
+}
+
+#[test]
+fn quotas_of_tenants_override_the_default_one_by_one() {
+    use crate::decide::llm::quota::Limits;
+    let (_folder, sources) = with_file(&format!(
+        "{FIRST}[quota]\ncalls_per_minute = 60\ntokens_per_minute = 5000\n[quota.tenants.\"Acme.Corp\"]\n\
+         calls_per_minute = 0\n[quota.tenants]\n\"大客户\" = {{tokens_per_minute = 9}}\n"
+    ));
+    let quota = Loaded::load(&sources).unwrap().settings.pipeline.llm.unwrap().quota;
+    assert_eq!(quota.default, Limits { calls: 60, tokens: 5_000 });
+    assert_eq!(quota.tenants["Acme.Corp"], Limits { calls: 0, tokens: 5_000 });
+    assert_eq!(quota.tenants["大客户"], Limits { calls: 60, tokens: 9 });
+    for bad in ["[quota]\ntenants = {a = {calls = 1}}\n", "[quota]\ntenants = {a = {calls_per_minute = 9999999999}}\n"]
+    {
+        let (_folder, sources) = with_file(bad);
+        assert_eq!(problems(&sources)[0].key, "quota.tenants");
+    }
+}
+
+#[test]
+fn how_the_llm_is_asked_can_be_set() {
+    let endpoint = [("llm.base_url", "http://127.0.0.1:8000/v1"), ("llm.model", "m")];
+    let load = |pairs: &[(&str, &str)]| {
+        let sources = Sources { flags: flags(&[&endpoint, pairs].concat()), ..Sources::default() };
+        Loaded::load(&sources).map(|loaded| loaded.settings.pipeline.llm.unwrap())
+    };
+    let usual = load(&[]).unwrap();
+    assert_eq!((usual.card_tokens, usual.examples, usual.endpoints[0].logprobs), (6_000, None, false));
+    let set =
+        [("llm.mode", "choose_then_fill"), ("llm.card_tokens", "0"), ("llm.examples", "0"), ("llm.logprobs", "true")];
+    let set = load(&set).unwrap();
+    assert_eq!((set.card_tokens, set.examples, set.endpoints[0].logprobs), (0, Some(0), true));
+    assert_eq!(set.endpoints[0].mode, crate::decide::llm::AnswerMode::ChooseThenFill);
+    let off = load(&[("llm.seed", "off"), ("llm.temperature", "\"off\"")]).unwrap();
+    assert_eq!((off.seed, off.temperature), (None, None));
+    assert_eq!(load(&[("llm.seed", "never")]).unwrap_err().0[0].message, "expected a number or \"off\"");
+    assert_eq!(load(&[("llm.examples", "1000")]).unwrap_err().0[0].key, "llm.examples");
+    assert_eq!(load(&[("llm.mode", "choose")]).unwrap_err().0[0].key, "llm.mode");
+}
+
+#[test]
+fn sentences_are_joined_by_locale() {
+    let (_folder, mut sources) = with_file("[handoff]\npolicy = {fr = \"Un collègue prend le relais.\"}\n");
+    sources.flags = flags(&[("handoff.policy", "{zh = \"转人工。\"}")]);
+    let loaded = Loaded::load(&sources).unwrap();
+    let policy = &loaded.settings.pipeline.handoff.policy;
+    assert_eq!((policy["fr"].as_str(), policy["zh"].as_str()), ("Un collègue prend le relais.", "转人工。"));
+    assert!(policy["en"].contains("colleague"));
+
+    let refused = |pairs: &[(&str, &str)]| problems(&Sources { flags: flags(pairs), ..Sources::default() })[0].clone();
+    for (value, says) in [
+        ("{zh-CN = \"x\"}", "found `zh-CN`"),
+        ("{en = \" \"}", "en: expected one line"),
+        ("{en = \"a\\nb\"}", "en: expected one line"),
+    ] {
+        let problem = refused(&[("handoff.budget", value)]);
+        assert_eq!(problem.key, "handoff.budget");
+        assert!(problem.message.contains(says), "{}", problem.message);
+    }
 }

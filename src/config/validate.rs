@@ -1,34 +1,42 @@
 //! From raw values to the settings of each module; every problem of every section in one go.
 
+mod endpoints;
+
 use std::collections::{BTreeMap, BTreeSet};
-use std::io::Read;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use super::layers::{DEFAULT, Layered};
 use super::raw::{self, Raw};
 use super::{Problems, ServerSettings, Settings};
+use crate::decide::handoff::{ByLocale, Sentences};
 use crate::registry::suggest;
 use crate::types::{Scope, Signal};
-use crate::{cache, decide, decision, embed, index, pipeline, retrieve, rules};
+use crate::{cache, decide, decision, embed, identity, index, pipeline, retrieve, rules};
 
 const DAY_MS: u64 = 24 * 60 * 60 * 1000;
-const MAX_KEY_BYTES: u64 = 64 * 1024;
 /// More tools than this in one prompt are remarked on.
 const MANY_TOOLS: u64 = 15;
 
 /// `None` only with a problem added.
-pub(super) fn validate(layered: &Layered, problems: &mut Problems, notices: &mut Vec<String>) -> Option<Settings> {
-    let mut check = Check { origins: &layered.origins, problems };
+pub(super) fn validate(
+    layered: &Layered,
+    env: &BTreeMap<String, String>,
+    problems: &mut Problems,
+    notices: &mut Vec<String>,
+) -> Option<Settings> {
+    let mut check = Check { origins: &layered.origins, env, problems };
     let raw = &layered.raw;
     // Each section is read before the first `?`, so that none hides the problems of another.
-    let server = check.server(&raw.server);
+    let server = check.server(&raw.server, &raw.identity);
     let embed = check.embed(&raw.embed);
     let index = check.index(&raw.index);
     let rules = check.rules(&raw.rules);
     let retrieve = check.prefilter(&raw.prefilter, notices);
     let local = check.local(&raw.local);
-    let llm = check.llm(&raw.llm, notices);
+    let quota = check.quota(&raw.quota);
+    let llm = check.llm(&raw.llm, quota, notices);
+    let handoff = check.handoff(&raw.handoff);
     let cache = check.cache(&raw.cache);
     let log = check.log(&raw.log);
     let log_level = check.log_level(&raw.log.level);
@@ -47,6 +55,7 @@ pub(super) fn validate(layered: &Layered, problems: &mut Problems, notices: &mut
         rules: rules?,
         local: local?,
         llm: llm?,
+        handoff: handoff?,
         cache: cache?,
         log: log?,
         deadline: deadline?,
@@ -59,6 +68,7 @@ pub(super) fn validate(layered: &Layered, problems: &mut Problems, notices: &mut
 
 struct Check<'a> {
     origins: &'a BTreeMap<String, String>,
+    env: &'a BTreeMap<String, String>,
     problems: &'a mut Problems,
 }
 
@@ -115,7 +125,7 @@ impl Check<'_> {
         Some(self.paths(key, path.as_slice())?.pop())
     }
 
-    fn server(&mut self, raw: &raw::Server) -> Option<ServerSettings> {
+    fn server(&mut self, raw: &raw::Server, identity: &raw::Identity) -> Option<ServerSettings> {
         let listen = self.address("server.listen", &raw.listen);
         let http = self.address("server.http", &raw.http);
         let drain = self.duration("server.drain_ms", raw.drain_ms, 1, 0);
@@ -130,12 +140,17 @@ impl Check<'_> {
         if scopes.iter().flatten().any(|scope| scope.0.trim().is_empty()) {
             return self.fail("server.scopes", "a scope is empty");
         }
+        let callers = self.path("identity.callers", &identity.callers)?;
+        if callers.is_some() && scopes.is_some() {
+            let message = "has no meaning beside identity.callers, where each caller has scopes; remove one of them";
+            return self.fail("server.scopes", message);
+        }
         Some(ServerSettings {
             listen: listen?,
             http: http?,
             drain: drain?,
             max_message_bytes: megabytes? * 1024 * 1024,
-            scopes,
+            identity: identity::Settings { scopes, callers },
         })
     }
 
@@ -264,21 +279,34 @@ impl Check<'_> {
     }
 
     /// `Some(None)` without an endpoint; its other settings are checked all the same.
-    fn llm(&mut self, raw: &raw::Llm, notices: &mut Vec<String>) -> Option<Option<decide::llm::Settings>> {
+    fn llm(
+        &mut self,
+        raw: &raw::Llm,
+        quota: Option<decide::llm::quota::Settings>,
+        notices: &mut Vec<String>,
+    ) -> Option<Option<decide::llm::Settings>> {
         let base_url = self.base_url(&raw.base_url);
         let api_key = self.api_key(raw);
-        let temperature = if (0.0..=2.0).contains(&raw.temperature) {
-            Some(raw.temperature as f32)
-        } else {
-            self.fail("llm.temperature", format!("expected 0 to 2, found {}", raw.temperature))
+        let temperature = match raw.temperature.value() {
+            Some(value) if !(0.0..=2.0).contains(&value) => {
+                self.fail("llm.temperature", format!("expected 0 to 2, or \"off\", found {value}"))
+            }
+            temperature => Some(temperature.map(|value| value as f32)),
         };
         let timeout = self.duration("llm.timeout_ms", raw.timeout_ms, 1, 1);
         let max_attempts = self.small("llm.max_attempts", raw.max_attempts, 1, 100);
+        let max_tokens = self.small("llm.max_tokens", raw.max_tokens, 0, 100_000_000);
         let max_repairs = self.small("llm.max_repairs", raw.max_repairs, 0, 100);
         let max_completion_tokens = self.small("llm.max_completion_tokens", raw.max_completion_tokens, 1, 1_000_000);
         let max_tools = self.count("llm.max_tools", raw.max_tools, 1, 10_000);
+        let card_tokens = self.count("llm.card_tokens", raw.card_tokens, 0, 10_000_000);
+        let examples = match raw.examples {
+            Some(count) => self.count("llm.examples", count, 0, 100).map(Some),
+            None => Some(None),
+        };
         let concurrency = self.count("llm.concurrency", raw.concurrency, 1, 10_000);
         let queue = self.count("llm.queue", raw.queue, 0, 1_000_000);
+        let requests_per_minute = self.small("llm.requests_per_minute", raw.requests_per_minute, 0, 1_000_000);
         let breaker_failures = self.small("llm.breaker_failures", raw.breaker_failures, 1, 1_000_000);
         let breaker_window = self.duration("llm.breaker_window_ms", raw.breaker_window_ms, 1, 1);
         if raw.base_url.is_empty() {
@@ -288,45 +316,42 @@ impl Check<'_> {
         } else if raw.model.trim().is_empty() {
             self.fail::<()>("llm.model", "name the model, since llm.base_url is set");
         }
-        let settings = decide::llm::Settings {
+        let endpoint = decide::llm::EndpointSettings {
             base_url: base_url?,
             model: raw.model.clone(),
             api_key: api_key?,
             mode: raw.mode.into(),
+            max_tools: max_tools?,
+            logprobs: raw.logprobs,
+        };
+        let endpoints = self.endpoints(&raw.endpoints, endpoint);
+        let settings = decide::llm::Settings {
+            endpoints: endpoints?,
             temperature: temperature?,
-            seed: raw.seed,
+            seed: raw.seed.value(),
             timeout: timeout?,
             max_attempts: max_attempts?,
+            max_tokens: max_tokens?,
             max_repairs: max_repairs?,
             max_completion_tokens: max_completion_tokens?,
-            max_tools: max_tools?,
+            card_tokens: card_tokens?,
+            examples: examples?,
             concurrency: concurrency?,
             queue: queue?,
             breaker_failures: breaker_failures?,
             breaker_window: breaker_window?,
+            requests_per_minute: requests_per_minute?,
+            hedge: raw.hedge,
+            quota: quota?,
         };
         Some((!raw.base_url.is_empty()).then_some(settings))
     }
 
-    /// Messages do not repeat the URL: people put keys into it.
     fn base_url(&mut self, text: &str) -> Option<String> {
-        const KEY: &str = "llm.base_url";
         if text.is_empty() {
             return Some(String::new());
         }
-        match reqwest::Url::parse(text) {
-            Ok(url) if !matches!(url.scheme(), "http" | "https") || url.host_str().is_none() => {
-                self.fail(KEY, "expected http:// or https:// with a host, such as https://api.openai.com/v1")
-            }
-            Ok(url) if !url.username().is_empty() || url.password().is_some() => {
-                self.fail(KEY, "holds a user name or password; put the key into llm.api_key or llm.api_key_file")
-            }
-            Ok(url) if url.query().is_some() || url.fragment().is_some() => {
-                self.fail(KEY, "holds a query or a fragment; put the key into llm.api_key or llm.api_key_file")
-            }
-            Ok(_) => Some(text.trim_end_matches('/').to_owned()),
-            Err(error) => self.fail(KEY, format!("expected a URL such as https://api.openai.com/v1: {error}")),
-        }
+        endpoints::base_url(text).map_or_else(|why| self.fail("llm.base_url", why), Some)
     }
 
     fn api_key(&mut self, raw: &raw::Llm) -> Option<Option<decide::llm::ApiKey>> {
@@ -339,17 +364,30 @@ impl Check<'_> {
             let other = self.origin("llm.api_key").to_owned();
             return self.fail(FILE, format!("llm.api_key is set as well ({other}); keep one of them"));
         }
-        let mut key = String::new();
-        let read = std::fs::File::open(&path).and_then(|file| file.take(MAX_KEY_BYTES + 1).read_to_string(&mut key));
-        let key = key.trim();
-        match read {
-            Err(error) => self.fail(FILE, format!("cannot read {}: {error}", path.display())),
-            Ok(_) if key.is_empty() => self.fail(FILE, format!("{} is empty", path.display())),
-            Ok(_) if key.len() as u64 > MAX_KEY_BYTES || key.chars().any(char::is_control) => {
-                self.fail(FILE, format!("{} does not hold a key on a line of its own", path.display()))
+        endpoints::key_in(&path).map_or_else(|why| self.fail(FILE, why), |key| Some(Some(key)))
+    }
+
+    fn handoff(&mut self, raw: &raw::Handoff) -> Option<Sentences> {
+        let fuse_blown = self.sentences("handoff.fuse_blown", &raw.fuse_blown);
+        let policy = self.sentences("handoff.policy", &raw.policy);
+        let budget = self.sentences("handoff.budget", &raw.budget);
+        Some(Sentences { fuse_blown: fuse_blown?, policy: policy?, budget: budget? })
+    }
+
+    fn sentences(&mut self, key: &str, by_locale: &ByLocale) -> Option<ByLocale> {
+        const LONGEST: usize = 500;
+        let is_tag = |tag: &str| (2..=3).contains(&tag.len()) && tag.bytes().all(|b| b.is_ascii_lowercase());
+        for (tag, sentence) in by_locale {
+            if !is_tag(tag) {
+                return self
+                    .fail(key, format!("expected locales of two or three small letters such as fr, found `{tag}`"));
             }
-            Ok(_) => Some(Some(decide::llm::ApiKey::new(key))),
+            let length = sentence.trim().chars().count();
+            if length == 0 || length > LONGEST || sentence.chars().any(char::is_control) {
+                return self.fail(key, format!("{tag}: expected one line of 1 to {LONGEST} characters"));
+            }
         }
+        Some(by_locale.iter().map(|(tag, sentence)| (tag.clone(), sentence.trim().to_owned())).collect())
     }
 
     fn cache(&mut self, raw: &raw::Cache) -> Option<cache::Settings> {

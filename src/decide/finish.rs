@@ -1,27 +1,38 @@
 //! The rules every verdict has to pass, whoever made it.
 
 use super::local::extract::is_id_name;
-use super::{Answer, Proposal, Request, Verdict, ground};
+use super::made::{Made, made, unknown_token};
+use super::{Answer, Proposal, Request, Verdict, ground, plan};
 use crate::args::{Origin, Property};
 use crate::catalog::Tool;
 use crate::decision::{DecidedBy, Degraded, NoToolReason};
 use crate::tool::{Execution, SideEffect};
+use crate::types::ToolId;
+
+const NOTE_DONE: &str = "the conversation holds the result of this very call; it is not made again";
+const NOTE_FIRST: &str = "what finds a missing value is called first; the next turn continues with its result";
+const NOTE_INVENTED: &str = "a value that must not be concluded stands nowhere in the conversation";
+
+/// The request has been served: looking for other tools would serve it twice.
+pub fn is_done(answer: &Answer) -> bool {
+    answer.notes.iter().any(|note| note == NOTE_DONE)
+}
 
 /// Applies the grounding rule and the degraded mode's limits.
 ///
+/// * A call that has taken effect since the user last spoke is not made again.
 /// * An id of a fixed form that stands nowhere in the conversation turns the call into a question, whatever the tool
-///   does: ids are copied, never concluded.
+///   does: ids are copied, never concluded. Where a read call can find it, that call comes first, alone.
 /// * On write and destructive tools so does any other required value: somebody concluded it, and what follows cannot
-///   simply be taken back.
+///   simply be taken back. A token counts only if the preview of the same thing has handed it out.
 /// * For the same reason a question of the LLM about a tool that acts keeps only what stands in the conversation: the
 ///   answer would turn what it concluded into something known.
 /// * While a configured LLM is unavailable, only tools that are known to read are decided.
 pub fn settle(answer: &mut Answer, request: &Request<'_>) {
-    if let Verdict::Call(proposals) = &answer.verdict
-        && let Some(question) = proposals.iter().find_map(|proposal| ungrounded(proposal, request))
-    {
-        answer.notes.push("a value that must not be concluded stands nowhere in the conversation".into());
-        answer.verdict = question;
+    if let Verdict::Call(calls) = &mut answer.verdict {
+        let (verdict, notes) = carried_out(std::mem::take(calls), request);
+        answer.verdict = verdict;
+        answer.notes.extend(notes.into_iter().map(str::to_owned));
     }
     if answer.decided_by == DecidedBy::Llm {
         keep_grounded(&mut answer.verdict, request);
@@ -31,6 +42,58 @@ pub fn settle(answer: &mut Answer, request: &Request<'_>) {
         answer.notes.push("without the LLM only read tools are decided".into());
         answer.verdict = Verdict::NoTool(NoToolReason::NotAllowedDegraded);
     }
+}
+
+/// What of a plan can be carried out now, and why the rest cannot.
+fn carried_out(mut calls: Vec<Proposal>, request: &Request<'_>) -> (Verdict, Vec<&'static str>) {
+    let mut notes = Vec::new();
+    let planned = calls.len();
+    calls.retain(|call| {
+        let tool = request.tool(&call.tool);
+        tool.and_then(|tool| made(tool, call.checked.args.as_map(), request.history)) != Some(Made::Done)
+    });
+    if calls.len() < planned {
+        notes.push(NOTE_DONE);
+    }
+    if calls.is_empty() {
+        return (Verdict::NoTool(NoToolReason::NothingFits), notes);
+    }
+    let (mut kept, mut put_off): (Vec<Proposal>, Vec<ToolId>) = (Vec::new(), Vec::new());
+    for call in calls {
+        let tool = request.tool(&call.tool);
+        let waits =
+            tool.is_some_and(|tool| put_off.iter().any(|first| plan::names(tool, &tool.card.requires, first, request)));
+        if waits {
+            put_off.push(call.tool);
+            continue;
+        }
+        let Some(question) = tool.and_then(|tool| ungrounded(&call, tool, request)) else {
+            kept.push(call);
+            continue;
+        };
+        let found_by_kept = kept.iter().any(|other| {
+            other.tool != call.tool && request.tool(&other.tool).is_some_and(|tool| tool.card.is_known_to_read())
+        });
+        match plan::finder(&call, request) {
+            Some(first) if !kept.iter().any(|other| plan::same(other, &first)) => kept.push(first),
+            Some(_) => {}
+            None if found_by_kept => {}
+            None => {
+                notes.push(NOTE_INVENTED);
+                return (question, notes);
+            }
+        }
+        put_off.push(call.tool);
+    }
+    if !put_off.is_empty() {
+        notes.push(NOTE_FIRST);
+    }
+    (Verdict::Call(kept), notes)
+}
+
+/// Whether nothing in the call is invented that must not be.
+pub(super) fn is_grounded(call: &Proposal, tool: &Tool, request: &Request<'_>) -> bool {
+    ungrounded(call, tool, request).is_none()
 }
 
 fn reads_only(verdict: &Verdict, request: &Request<'_>) -> bool {
@@ -44,11 +107,13 @@ fn reads_only(verdict: &Verdict, request: &Request<'_>) -> bool {
 }
 
 /// The question that replaces a call with invented values.
-fn ungrounded(proposal: &Proposal, request: &Request<'_>) -> Option<Verdict> {
-    // An undeclared class counts as destructive for gate and cache, never against being chosen.
-    let tool = request.tool(&proposal.tool).filter(|tool| tool.card.side_effect_declared)?;
-    let reads = !acts(tool);
-    let is_invented = |name: &str| matches!(proposal.origins.get(name), Some(Origin::Inferred));
+fn ungrounded(proposal: &Proposal, tool: &Tool, request: &Request<'_>) -> Option<Verdict> {
+    let reads = tool.card.is_known_to_read();
+    if !reads && !tool.card.is_known_to_act() {
+        return None;
+    }
+    let token = unknown_token(tool, proposal.checked.args.as_map(), request.history);
+    let is_invented = |name: &str| token == Some(name) || matches!(proposal.origins.get(name), Some(Origin::Inferred));
     let mut properties: Vec<Property<'_>> = tool.schema.views().collect();
     let required = tool.schema.required();
     properties.sort_by_key(|property| required.iter().position(|name| *name == property.name).unwrap_or(usize::MAX));
@@ -65,20 +130,14 @@ fn ungrounded(proposal: &Proposal, request: &Request<'_>) -> Option<Verdict> {
     Some(Verdict::Clarify { tool: Some(proposal.tool.clone()), arguments, missing, fields: Vec::new(), question: None })
 }
 
-fn is_patterned_id(property: &Property<'_>) -> bool {
+pub(super) fn is_patterned_id(property: &Property<'_>) -> bool {
     property.pattern().is_some() && property.choices().is_empty() && is_id_name(property.name)
-}
-
-/// Whether a tool is known to change something. An undeclared class counts as destructive for gate and cache, never
-/// against being chosen.
-fn acts(tool: &Tool) -> bool {
-    tool.card.side_effect_declared && tool.card.side_effect != SideEffect::Read
 }
 
 /// Takes invented values out of a question; required ones are asked for with the rest.
 fn keep_grounded(verdict: &mut Verdict, request: &Request<'_>) {
     let Verdict::Clarify { tool: Some(id), arguments, missing, question, .. } = verdict else { return };
-    let Some(tool) = request.tool(id).filter(|tool| acts(tool)) else { return };
+    let Some(tool) = request.tool(id).filter(|tool| tool.card.is_known_to_act()) else { return };
     let origins = ground::trace(arguments, &tool.schema, request.query, request.history, request.session, &[]);
     arguments.retain(|name, _| origins.get(name).is_some_and(|origin| *origin != Origin::Inferred));
     let required = tool.schema.required();
@@ -135,7 +194,9 @@ mod tests {
             prompt_hash: String::new(),
             prompt_version: String::new(),
             model: String::new(),
+            choice_probability: None,
             notes: Vec::new(),
+            failed: None,
         };
         settle(&mut answer, &request);
         let Verdict::Clarify { arguments, missing, question, .. } = answer.verdict else { panic!("a question") };

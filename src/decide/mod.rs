@@ -1,32 +1,40 @@
 //! Choosing one tool among the candidates and filling its arguments.
 //!
-//! Owns: the LLM decider, the local decider, grounding of values, confidence.
+//! Owns: the LLM decider, the local decider, plans of several calls, what stands in for an answer that cannot be used,
+//! grounding of values, confidence.
 //! Does not know: how candidates were found or whether an answer gets cached.
 
 pub mod confidence;
+mod fallback;
 mod finish;
 pub mod ground;
+pub mod handoff;
 pub mod llm;
 pub mod local;
+mod made;
+mod plan;
 mod question;
 
-pub use finish::{needs_confirmation, settle};
+pub use fallback::follow;
+pub use finish::{is_done, needs_confirmation, settle};
 pub use question::question;
 
 use std::collections::BTreeSet;
 
 use serde_json::{Map, Value};
 
-use crate::args::{Checked, Origins};
+use crate::args::{Checked, Origins, validate};
 use crate::catalog::Tool;
 use crate::decision::{DecidedBy, Degraded, HandoffReason, NoToolReason, Repair, TokenUse};
 use crate::text::Query;
-use crate::types::{Candidate, Confidence, Evidence, FieldProblem, ToolId, Turn};
+use crate::types::{Candidate, Confidence, Evidence, FieldProblem, Problem, ToolId, Turn};
 
 /// What a decider gets to see.
 #[derive(Debug, Clone, Copy)]
 pub struct Request<'a> {
     pub query: &'a Query,
+    /// Whose quota a question to the LLM counts against.
+    pub tenant: &'a str,
     /// Oldest first.
     pub history: &'a [Turn],
     /// Values the session supplies, by argument name.
@@ -47,6 +55,17 @@ impl<'a> Request<'a> {
     pub fn tool(&self, id: &ToolId) -> Option<&'a Tool> {
         self.tools.iter().copied().find(|tool| tool.id() == id)
     }
+
+    /// The tool on the shortlist that the card of `tool` calls `name`.
+    pub(crate) fn related(&self, tool: &Tool, name: &str) -> Option<&'a Tool> {
+        related(self.tools, tool, name)
+    }
+}
+
+/// The one of `tools` that the card of `tool` calls `name`: of its own source by name, of any source by id.
+pub(crate) fn related<'a>(tools: &[&'a Tool], tool: &Tool, name: &str) -> Option<&'a Tool> {
+    let same_source = tools.iter().find(|other| other.card.source == tool.card.source && other.card.name == name);
+    same_source.or_else(|| tools.iter().find(|other| other.id().as_str() == name)).copied()
 }
 
 /// One proposed call whose arguments satisfy the schema.
@@ -55,6 +74,17 @@ pub struct Proposal {
     pub tool: ToolId,
     pub checked: Checked,
     pub origins: Origins,
+}
+
+impl Proposal {
+    /// # Errors
+    /// The problem to tell whoever gave the arguments, when they do not satisfy the schema.
+    pub(crate) fn of(tool: &Tool, arguments: Map<String, Value>, request: &Request<'_>) -> Result<Self, Box<Problem>> {
+        let checked = validate(&tool.schema, &Value::Object(arguments))?;
+        let (query, history, session) = (request.query, request.history, request.session);
+        let origins = ground::trace(checked.args.as_map(), &tool.schema, query, history, session, &checked.defaulted);
+        Ok(Self { tool: tool.id().clone(), checked, origins })
+    }
 }
 
 /// What a decider concludes.
@@ -90,8 +120,12 @@ pub struct Answer {
     pub prompt_hash: String,
     pub prompt_version: String,
     pub model: String,
+    /// Probability the model gave the chosen name among all it was offered; `None` where the endpoint does not tell.
+    pub choice_probability: Option<f32>,
     /// Constant texts.
     pub notes: Vec<String>,
+    /// The tool of the last call that could not be repaired; what stands in for it is looked up by it.
+    pub failed: Option<ToolId>,
 }
 
 impl Answer {
@@ -108,7 +142,9 @@ impl Answer {
             prompt_hash: String::new(),
             prompt_version: String::new(),
             model: String::new(),
+            choice_probability: None,
             notes: Vec::new(),
+            failed: None,
         }
     }
 }

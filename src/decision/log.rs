@@ -76,6 +76,7 @@ struct Record<'a> {
     prompt_version: &'a str,
     prompt_hash: &'a str,
     llm_calls: u32,
+    choice_probability: Option<f32>,
     repairs: Vec<RepairRecord>,
     cache: &'a str,
     rule: &'a str,
@@ -125,7 +126,7 @@ pub fn line(
         Outcome::Call { calls } => (calls.as_slice(), None, None),
         Outcome::Clarify(clarify) => (&[][..], Some(clarify), None),
         Outcome::NoTool { reason } => (&[][..], None, Some(reason.as_str())),
-        Outcome::Handoff { reason } => (&[][..], None, Some(reason.as_str())),
+        Outcome::Handoff { reason, .. } => (&[][..], None, Some(reason.as_str())),
     };
     let hash_of = |map: &Map<String, Value>| salt.hash(&canonical_json(&Value::Object(map.clone())));
     let record = Record {
@@ -179,6 +180,7 @@ pub fn line(
         prompt_version: &decision.trace.prompt_version,
         prompt_hash: &decision.trace.prompt_hash,
         llm_calls: decision.trace.llm_calls,
+        choice_probability: decision.trace.choice_probability,
         repairs: decision.trace.repairs.iter().map(|repair| repair_record(repair, salt)).collect(),
         cache: &decision.trace.cache,
         rule: &decision.trace.rule,
@@ -221,7 +223,7 @@ fn carried_out(outcome: &Outcome) -> impl Iterator<Item = (&String, &Value)> {
 fn repair_record(repair: &Repair, salt: &Salt) -> RepairRecord {
     RepairRecord {
         attempt: repair.attempt,
-        code: format!("{:?}", repair.problem.code),
+        code: repair.problem.code.as_str().to_owned(),
         fields: repair.problem.fields.iter().map(|field| redact::argument_name(&field.path, salt)).collect(),
     }
 }

@@ -52,6 +52,8 @@ pub enum Degraded {
     TruncatedHistory,
     /// Fewer tools than eligible were shown to the LLM because of its tool limit.
     TruncatedTools,
+    /// Texts of tool cards that decide were shortened for the LLM because of their length.
+    TruncatedCards,
 }
 
 impl Degraded {
@@ -63,6 +65,7 @@ impl Degraded {
             Self::UnsupportedLanguage => "unsupported_language",
             Self::TruncatedHistory => "truncated_history",
             Self::TruncatedTools => "truncated_tools",
+            Self::TruncatedCards => "truncated_cards",
         }
     }
 }
@@ -121,7 +124,7 @@ impl NoToolReason {
     }
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum HandoffReason {
     /// Repeated failures; automatic attempts have stopped.
@@ -133,6 +136,8 @@ pub enum HandoffReason {
 }
 
 impl HandoffReason {
+    pub const ALL: [Self; 3] = [Self::FuseBlown, Self::Policy, Self::Budget];
+
     pub fn as_str(self) -> &'static str {
         match self {
             Self::FuseBlown => "fuse_blown",
@@ -156,6 +161,9 @@ pub enum Outcome {
     },
     Handoff {
         reason: HandoffReason,
+        /// For the user, in the language of the utterance where there is a sentence in it.
+        #[serde(default)]
+        message: String,
     },
 }
 
@@ -237,6 +245,10 @@ pub struct Trace {
     pub prompt_version: String,
     pub model: String,
     pub llm_calls: u32,
+    /// Probability the LLM gave the chosen name among all it was offered, before it is combined into the confidence.
+    /// `None` where the endpoint does not tell.
+    #[serde(default)]
+    pub choice_probability: Option<f32>,
     pub repairs: Vec<Repair>,
     /// `hit`, `joined`, `miss`, `off` or `bypass` (history or an open question present).
     pub cache: String,

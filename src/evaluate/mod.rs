@@ -21,6 +21,7 @@ mod sample;
 mod score_args;
 mod score_prefilter;
 mod score_route;
+mod sets;
 mod suite;
 mod tools;
 pub mod tune;
@@ -36,6 +37,7 @@ pub use interval::Figure;
 pub use latency::Latency;
 pub use published::Published;
 pub use report::Report;
+pub use sets::SetsError;
 pub use suite::{Plan as SuitePlan, Run, SetFigures, Suite, SuiteError, read_toml, score_suite, write_whole};
 
 use std::collections::BTreeSet;

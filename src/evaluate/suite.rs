@@ -1,6 +1,6 @@
 //! Scores every labelled set below a folder and keeps what is done, so that an interrupted run goes on.
 //!
-//! Owns: which folders are sets, which runs a set gets, the file a set's figures are kept in.
+//! Owns: which runs a set gets, the file a set's figures are kept in.
 //! Does not know: how a row is scored, or what is written about the figures ([`super::document`]).
 
 use std::collections::BTreeMap;
@@ -10,13 +10,10 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 
+use super::sets::{self, Set, SetsError};
 use super::{EvalError, Options, Progress, Stage, evaluate};
 use crate::pipeline::Settings;
-
-/// Files a set's registry may be in, the first that is there.
-const REGISTRIES: [&str; 2] = ["registry.yaml", "tools.jsonl"];
-/// Files a set's labelled utterances may be in, the first that is there.
-const QUERIES: [&str; 2] = ["queries.dev.jsonl", "queries.jsonl"];
+use crate::types::encoding::hex;
 
 /// What is scored.
 #[derive(Debug, Clone)]
@@ -100,12 +97,8 @@ pub enum SuiteError {
     Write { path: PathBuf, source: std::io::Error },
     #[error("{}: {message}", .path.display())]
     Malformed { path: PathBuf, message: String },
-    #[error(
-        "{} holds no labelled set{}: a folder with one of {} and one of {}",
-        .sets.display(), .named.as_ref().map(|name| format!(" `{name}`")).unwrap_or_default(),
-        REGISTRIES.join(", "), QUERIES.join(", ")
-    )]
-    NoSet { sets: PathBuf, named: Option<String> },
+    #[error(transparent)]
+    Sets(#[from] SetsError),
     #[error("set {set}: {source}")]
     Eval { set: String, source: EvalError },
 }
@@ -114,7 +107,7 @@ impl SuiteError {
     /// Whether the input or the configuration is at fault rather than the run.
     pub fn is_input(&self) -> bool {
         match self {
-            Self::Read { .. } | Self::Malformed { .. } | Self::NoSet { .. } => true,
+            Self::Read { .. } | Self::Malformed { .. } | Self::Sets(_) => true,
             Self::Write { .. } => false,
             Self::Eval { source, .. } => source.is_input(),
         }
@@ -130,14 +123,6 @@ pub fn read_toml<T: for<'de> Deserialize<'de>>(path: &Path) -> Result<T, SuiteEr
     toml::from_str(&text).map_err(|err| SuiteError::Malformed { path: path.into(), message: err.to_string() })
 }
 
-/// A folder with a registry and labelled utterances.
-#[derive(Debug, Clone, PartialEq, Eq)]
-struct Set {
-    name: String,
-    registry: PathBuf,
-    queries: PathBuf,
-}
-
 /// Scores the sets by name. Figures that are kept under the same key are taken as they are; each run is kept as soon
 /// as it is done. The registries of `settings` are replaced by those of the sets.
 ///
@@ -150,7 +135,7 @@ pub async fn score_suite(
 ) -> Result<Vec<SetFigures>, SuiteError> {
     std::fs::create_dir_all(&suite.kept).map_err(|source| SuiteError::Write { path: suite.kept.clone(), source })?;
     let mut all = Vec::new();
-    for set in chosen(suite)? {
+    for set in sets::chosen(&suite.sets, &suite.only)? {
         let path = suite.kept.join(format!("{}.json", set.name));
         let mut figures = SetFigures { set: set.name.clone(), ..read_kept(&path) };
         let planned = runs(suite, &set);
@@ -205,32 +190,6 @@ fn runs(suite: &Suite, set: &Set) -> Vec<Run> {
     runs
 }
 
-/// The sets to score, by name. Folders without queries are no sets.
-fn chosen(suite: &Suite) -> Result<Vec<Set>, SuiteError> {
-    let mut sets = find(&suite.sets)?;
-    if let Some(missing) = suite.only.iter().find(|name| !sets.iter().any(|set| set.name == **name)) {
-        return Err(SuiteError::NoSet { sets: suite.sets.clone(), named: Some(missing.clone()) });
-    }
-    sets.retain(|set| suite.only.is_empty() || suite.only.contains(&set.name));
-    if sets.is_empty() { Err(SuiteError::NoSet { sets: suite.sets.clone(), named: None }) } else { Ok(sets) }
-}
-
-fn find(folder: &Path) -> Result<Vec<Set>, SuiteError> {
-    let failed = |source| SuiteError::Read { path: folder.to_owned(), source };
-    let mut sets = Vec::new();
-    for entry in std::fs::read_dir(folder).map_err(failed)? {
-        let entry = entry.map_err(failed)?;
-        let first = |names: &[&str]| names.iter().map(|name| entry.path().join(name)).find(|path| path.is_file());
-        if let (Some(registry), Some(queries), Ok(name)) =
-            (first(&REGISTRIES), first(&QUERIES), entry.file_name().into_string())
-        {
-            sets.push(Set { name, registry, queries });
-        }
-    }
-    sets.sort_by(|a, b| a.name.cmp(&b.name));
-    Ok(sets)
-}
-
 /// Hash of the program's key, the set's files and the run.
 fn key(suite: &Suite, set: &Set, run: Run) -> Result<String, SuiteError> {
     let mut hash = Sha256::new();
@@ -242,7 +201,7 @@ fn key(suite: &Suite, set: &Set, run: Run) -> Result<String, SuiteError> {
             Err(source) => return Err(SuiteError::Read { path: path.clone(), source }),
         }
     }
-    Ok(hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect())
+    Ok(hex(&hash.finalize()))
 }
 
 /// What cannot be read is scored anew.
@@ -311,15 +270,15 @@ pub(super) mod tests {
     fn folders_with_tools_and_queries_are_sets() {
         let folder = folder();
         let mut suite = suite(folder.path());
-        let sets = chosen(&suite).unwrap();
+        let sets = sets::chosen(&suite.sets, &suite.only).unwrap();
         assert_eq!(sets.iter().map(|set| set.name.as_str()).collect::<Vec<_>>(), ["b", "商店"]);
         assert!(sets[1].registry.ends_with("商店/registry.yaml"));
         assert_eq!(runs(&suite, &sets[0]), [Run::Prefilter, Run::Route, Run::Examples(5), Run::Candidates]);
         assert_eq!(runs(&suite, &sets[1]), [Run::Prefilter, Run::Route]);
         suite.only = vec!["商店".into()];
-        assert_eq!(chosen(&suite).unwrap().len(), 1);
+        assert_eq!(sets::chosen(&suite.sets, &suite.only).unwrap().len(), 1);
         suite.only = vec!["only-tools".into()];
-        let error = chosen(&suite).unwrap_err();
+        let error = SuiteError::from(sets::chosen(&suite.sets, &suite.only).unwrap_err());
         assert!(error.to_string().contains("no labelled set `only-tools`") && error.is_input(), "{error}");
     }
 
@@ -327,7 +286,7 @@ pub(super) mod tests {
     fn the_key_follows_everything_figures_depend_on() {
         let folder = folder();
         let first = suite(folder.path());
-        let set = chosen(&first).unwrap().remove(0);
+        let set = sets::chosen(&first.sets, &first.only).unwrap().remove(0);
         let of = |suite: &Suite, run| key(suite, &set, run).unwrap();
         let before = of(&first, Run::Prefilter);
         assert_eq!(of(&first, Run::Prefilter), before);

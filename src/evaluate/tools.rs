@@ -128,33 +128,12 @@ pub(super) mod tests {
 
     use super::super::rows::row;
     use super::*;
-    use crate::tool::{Description, Execution, SideEffect};
 
     pub fn card(id: &str, name: &str) -> Arc<ToolCard> {
         Arc::new(ToolCard {
             id: ToolId::new(id),
-            name: name.into(),
             source: "test".into(),
-            version: String::new(),
-            domain: None,
-            tags: Vec::new(),
-            description: Description::default(),
-            examples: Vec::new(),
-            parameters: json!({"type": "object"}),
-            side_effect: SideEffect::Read,
-            side_effect_declared: true,
-            idempotent: true,
-            execution: Execution::Caller,
-            confirmation: None,
-            scopes: Vec::new(),
-            timeout: None,
-            requires: Vec::new(),
-            conflicts_with: Vec::new(),
-            fallback: None,
-            result_fields: Vec::new(),
-            result_enums: BTreeMap::new(),
-            idempotency_ttl: None,
-            owner: None,
+            ..ToolCard::reading(name, json!({"type": "object"}))
         })
     }
 

@@ -6,14 +6,17 @@ use std::time::Instant;
 use super::pending::Pending;
 use super::route::Work;
 use super::{RouteError, Router};
-use crate::decide::llm::LlmError;
+use crate::catalog::Tool;
+use crate::decide::handoff::Sentences;
+use crate::decide::llm::{Failed, LlmError, NO_TIME};
 use crate::decide::{self, Answer, Request, Verdict, local};
 use crate::decision::{
-    ClarifyOutcome, Decision, Degraded, DomainScore, NoToolReason, Outcome, PlannedCall, Stage, Timings, Trace, Widened,
+    ClarifyOutcome, DecidedBy, Decision, Degraded, DomainScore, HandoffReason, NoToolReason, Outcome, PlannedCall,
+    Stage, Timings, Trace, Widened,
 };
 use crate::embed::EmbedError;
 use crate::retrieve::{self, Basis, Fusion, Mounted, Ranked, Strategy};
-use crate::types::{Candidate, Confidence, Deadline, Score, ToolId};
+use crate::types::{Candidate, Confidence, Score, ToolId};
 
 /// From this many tools on ranking is long enough to leave the threads that serve requests.
 const RANK_ELSEWHERE_FROM: usize = 500;
@@ -23,8 +26,8 @@ const RESUMED_CONFIDENCE: f32 = 0.9;
 const NEW_SUBJECT_MARGIN: f32 = 1.0;
 /// How many tools named in one utterance can be on its shortlist beyond the usual length.
 const MAX_NAMED: usize = 32;
-/// Said of a decision the LLM had no time for: another request with more of it asks again.
-pub(super) const NO_TIME: &str = "the LLM had no time left to answer";
+
+const NOTE_NOT_WIDENED: &str = "nothing within fitted, and no means were left to look beyond";
 
 /// What was handed to the decider, as the trace tells it.
 #[derive(Debug, Default)]
@@ -48,12 +51,24 @@ impl Router {
         let deciding = Instant::now();
         let mut answer =
             self.choose(&work, &mounted.candidates, pending.as_ref().and_then(|p| p.as_ref().ok())).await?;
-        let nothing_fits = answer.verdict == Verdict::NoTool(NoToolReason::NothingFits);
+        let nothing_fits = answer.verdict == Verdict::NoTool(NoToolReason::NothingFits) && !decide::is_done(&answer);
         if let Some(beyond) = mounted.beyond.take().filter(|beyond| nothing_fits && *beyond != mounted.candidates) {
             work.cover(&beyond);
-            answer = after(answer, self.choose(&work, &beyond, None).await?);
-            mounted.candidates = beyond;
-            mounted.widened = Some(Widened::NothingFits);
+            match self.choose(&work, &beyond, None).await {
+                // What is known stays known when there is no means to ask about more.
+                Err(RouteError::Overloaded) => answer.notes.push(NOTE_NOT_WIDENED.into()),
+                Ok(second) if second.verdict == Verdict::Handoff(HandoffReason::Budget) => {
+                    let verdict = answer.verdict.clone();
+                    answer = Answer { verdict, ..after(answer, second) };
+                    answer.notes.push(NOTE_NOT_WIDENED.into());
+                }
+                Ok(second) => {
+                    answer = after(answer, second);
+                    mounted.candidates = beyond;
+                    mounted.widened = Some(Widened::NothingFits);
+                }
+                Err(error) => return Err(error),
+            }
         }
         if let Some(Err(note)) = pending {
             answer.notes.push(note.into());
@@ -69,8 +84,10 @@ impl Router {
         };
         let mut tools: Vec<ToolId> = mounted.candidates.iter().map(|candidate| candidate.tool.clone()).collect();
         tools.sort();
+        list_called(&mut mounted.candidates, &answer, &work);
         let (candidates, domains, widened) = (mounted.candidates, mounted.domains, mounted.widened);
-        Ok(decision(&work, answer, timings, Shown { strategy, candidates, tools, domains, widened }))
+        let shown = Shown { strategy, candidates, tools, domains, widened };
+        Ok(decision(&work, answer, timings, shown, &self.settings.handoff))
     }
 
     /// The candidates a decider gets to see.
@@ -105,7 +122,7 @@ impl Router {
         let request = request(work, &tools, candidates);
         let mut answer = match pending.and_then(|open| resume(&request, open)) {
             Some(answer) => answer,
-            None => self.ask_decider(&request, work.deadline).await?,
+            None => self.ask_decider(&request, work).await?,
         };
         decide::settle(&mut answer, &request);
         Ok(answer)
@@ -173,29 +190,47 @@ impl Router {
     }
 
     /// The LLM if one is configured and answers, else the local decider.
-    async fn ask_decider(&self, request: &Request<'_>, deadline: Deadline) -> Result<Answer, RouteError> {
+    async fn ask_decider(&self, request: &Request<'_>, work: &Work<'_>) -> Result<Answer, RouteError> {
         let Some(llm) = &self.llm else { return Ok(local::decide(request, &self.settings.local)) };
+        let deadline = work.deadline;
         // A tenth of the time is kept for the local decider.
         match llm.decide(request, deadline.capped(deadline.remaining().mul_f32(0.9))).await {
-            Ok(answer) => Ok(answer),
-            Err(LlmError::Overloaded) => Err(RouteError::Overloaded),
-            Err(error @ (LlmError::Deadline | LlmError::Unavailable(_) | LlmError::Refused(_))) => {
+            Ok(answer) => {
+                let open = |id: &str| open_tool(work, &ToolId::new(id));
+                Ok(decide::follow(answer, request, &self.settings.local, &open))
+            }
+            Err(Failed { error: LlmError::Overloaded, .. }) => Err(RouteError::Overloaded),
+            Err(Failed {
+                error: error @ (LlmError::Deadline | LlmError::Unavailable(_) | LlmError::Refused(_)),
+                tokens,
+                llm_calls,
+                repairs,
+                mut notes,
+            }) => {
                 tracing::warn!(%error, "LLM gave no answer; the local decider answers");
-                let mut answer = local::decide(request, &self.settings.local);
-                answer.degraded.insert(Degraded::LlmUnavailable);
+                let local = local::decide(request, &self.settings.local);
                 if matches!(error, LlmError::Deadline) {
-                    answer.notes.push(NO_TIME.into());
+                    notes.push(NO_TIME.into());
                 }
-                Ok(answer)
+                notes.splice(0..0, local.notes);
+                let degraded = &local.degraded | &[Degraded::LlmUnavailable].into();
+                Ok(Answer { degraded, tokens, llm_calls, repairs, notes, ..local })
             }
         }
     }
 }
 
 /// Puts together what was decided and how.
-pub(super) fn decision(work: &Work<'_>, answer: Answer, timings: Timings, shown: Shown) -> Decision {
-    let tools: Vec<_> = shown.tools.iter().filter_map(|id| work.catalog().tool(id)).collect();
-    let outcome = outcome(&answer.verdict, &request(work, &tools, &shown.candidates));
+pub(super) fn decision(
+    work: &Work<'_>,
+    answer: Answer,
+    timings: Timings,
+    shown: Shown,
+    sentences: &Sentences,
+) -> Decision {
+    let listed = shown.candidates.iter().map(|candidate| &candidate.tool);
+    let tools: Vec<_> = listed.filter_map(|id| work.catalog().tool(id)).collect();
+    let outcome = outcome(&answer.verdict, &request(work, &tools, &shown.candidates), sentences);
     let degraded = &work.degraded | &answer.degraded;
     Decision {
         id: work.id,
@@ -215,6 +250,7 @@ pub(super) fn decision(work: &Work<'_>, answer: Answer, timings: Timings, shown:
             prompt_version: answer.prompt_version,
             model: answer.model,
             llm_calls: answer.llm_calls,
+            choice_probability: answer.choice_probability,
             repairs: answer.repairs,
             notes: answer.notes,
             rule: work.rule.clone(),
@@ -231,13 +267,10 @@ pub(super) fn decision(work: &Work<'_>, answer: Answer, timings: Timings, shown:
 }
 
 /// What a decider gets to see of this request.
-pub(super) fn request<'a>(
-    work: &'a Work<'_>,
-    tools: &'a [&'a crate::catalog::Tool],
-    candidates: &'a [Candidate],
-) -> Request<'a> {
+pub(super) fn request<'a>(work: &'a Work<'_>, tools: &'a [&'a Tool], candidates: &'a [Candidate]) -> Request<'a> {
     Request {
         query: &work.query,
+        tenant: &work.caller.tenant,
         history: work.history,
         session: &work.request.session_state,
         tools,
@@ -255,10 +288,11 @@ fn after(first: Answer, mut second: Answer) -> Answer {
     second.llm_calls = second.llm_calls.saturating_add(first.llm_calls);
     second.degraded.extend(first.degraded);
     second.repairs.splice(0..0, first.repairs);
+    second.notes.splice(0..0, first.notes);
     second
 }
 
-fn outcome(verdict: &Verdict, request: &Request<'_>) -> Outcome {
+fn outcome(verdict: &Verdict, request: &Request<'_>, sentences: &Sentences) -> Outcome {
     match verdict {
         Verdict::Call(proposals) => Outcome::Call {
             calls: proposals
@@ -289,7 +323,9 @@ fn outcome(verdict: &Verdict, request: &Request<'_>) -> Outcome {
             })
         }
         Verdict::NoTool(reason) => Outcome::NoTool { reason: *reason },
-        Verdict::Handoff(reason) => Outcome::Handoff { reason: *reason },
+        Verdict::Handoff(reason) => {
+            Outcome::Handoff { reason: *reason, message: sentences.of(*reason, request.query).to_owned() }
+        }
     }
 }
 
@@ -299,6 +335,27 @@ fn keep_on_shortlist(candidates: &mut Vec<Candidate>, pending: &Pending, work: &
     if open && !candidates.iter().any(|candidate| candidate.tool == pending.tool) {
         let score = candidates.last().map_or(Score::new(0.0), |last| last.score);
         candidates.push(Candidate { tool: pending.tool.clone(), score, signals: Default::default() });
+    }
+}
+
+fn open_tool<'a>(work: &'a Work<'_>, id: &ToolId) -> Option<&'a Tool> {
+    let within =
+        |position: &usize| work.within.as_ref().is_none_or(|rule| rule.widen || rule.tools.contains(*position));
+    let open = |position: &usize| work.eligible.contains(*position) && within(position);
+    let position = work.catalog().position(id).filter(open)?;
+    work.catalog().tools.get(position)
+}
+
+/// A fallback tool that was not on the shortlist is a candidate all the same, the last one.
+fn list_called(candidates: &mut Vec<Candidate>, answer: &Answer, work: &Work<'_>) {
+    let Verdict::Call(calls) = &answer.verdict else { return };
+    for call in
+        calls.iter().filter(|call| answer.decided_by == DecidedBy::Fallback && open_tool(work, &call.tool).is_some())
+    {
+        if !candidates.iter().any(|candidate| candidate.tool == call.tool) {
+            let score = candidates.last().map_or(Score::new(0.0), |last| last.score);
+            candidates.push(Candidate { tool: call.tool.clone(), score, signals: Default::default() });
+        }
     }
 }
 

@@ -107,6 +107,8 @@ pub struct Settings {
     pub local: crate::decide::local::Settings,
     /// No LLM: the local decider serves.
     pub llm: Option<crate::decide::llm::Settings>,
+    /// What the user is told when a person takes over.
+    pub handoff: crate::decide::handoff::Sentences,
     pub cache: crate::cache::Settings,
     pub log: crate::decision::log::Settings,
     pub rules: crate::rules::Settings,

@@ -6,13 +6,14 @@ use std::time::Instant;
 
 use serde_json::Value;
 
-use super::make::{self, NO_TIME};
+use super::make;
 use super::observe::{answered_from_cache, nothing_eligible, observe, trace_id};
 use super::pending::Pending;
 use super::{FirstChoice, Ranking, Reading, RouteError, RouteRequest, Router};
 use crate::cache::{Key, KeyParts};
 use crate::catalog::{Catalog, Serving};
 use crate::decide::confidence::Model;
+use crate::decide::llm::NO_TIME;
 use crate::decide::{self, local};
 use crate::decision::{ClarifyOutcome, Decision, Degraded, Outcome, Stage, Timings, log};
 use crate::retrieve::{self, Eligible, Ranked, Within};

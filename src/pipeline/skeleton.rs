@@ -8,6 +8,7 @@ use super::Router;
 use super::make::{Shown, decision, request};
 use super::pending::Pending;
 use super::route::Work;
+use crate::decide::handoff::Sentences;
 use crate::decide::{self, Answer, Verdict, local};
 use crate::decision::{DecidedBy, Decision, HandoffReason, NoToolReason, Timings};
 use crate::retrieve::{Eligible, Within};
@@ -44,6 +45,7 @@ impl Router {
     pub(super) fn apply_rules(&self, work: &mut Work<'_>) -> Ruled {
         let serving = Arc::clone(&work.serving);
         let (catalog, rules) = (&serving.catalog, &serving.beside);
+        let sentences = &self.settings.handoff;
         if !rules.is_on() && !rules.modes.withhold() {
             return Ruled { decision: None, shadow: None };
         }
@@ -77,7 +79,7 @@ impl Router {
                 let shadow = (rules.modes.of(domain.as_deref()) == Mode::Shadow)
                     .then(|| Open { eligible: shadowed, domain: domain.unwrap_or_else(|| NO_DOMAIN.into()) });
                 work.rule = rule;
-                Ruled { decision: Some(Box::new(by_rule(work, *answer, tool))), shadow }
+                Ruled { decision: Some(Box::new(by_rule(work, *answer, tool, sentences))), shadow }
             }
             Some((rule, _, Followed::Narrow(within))) => {
                 work.rule = rule;
@@ -91,12 +93,15 @@ impl Router {
                 if let Some((tool, answer)) = resumed
                     && catalog.position(&tool).is_some_and(|position| !dynamic.contains(position))
                 {
-                    return Ruled { decision: Some(Box::new(by_rule(work, answer, Some(tool)))), shadow: None };
+                    return Ruled {
+                        decision: Some(Box::new(by_rule(work, answer, Some(tool), sentences))),
+                        shadow: None,
+                    };
                 }
                 let shadow = open_beside(&dynamic, shadowed);
                 work.eligible = dynamic;
                 // Without rules nothing would be eligible here; with them it is they who say nothing.
-                let silent = (had_any && work.eligible.is_empty()).then(|| Box::new(silent(work)));
+                let silent = (had_any && work.eligible.is_empty()).then(|| Box::new(silent(work, sentences)));
                 Ruled { decision: silent, shadow }
             }
         }
@@ -125,24 +130,24 @@ impl Router {
     }
 }
 
-fn by_rule(work: &Work<'_>, answer: Answer, tool: Option<ToolId>) -> Decision {
+fn by_rule(work: &Work<'_>, answer: Answer, tool: Option<ToolId>, sentences: &Sentences) -> Decision {
     let shown = Shown {
         strategy: "rule",
         candidates: tool.iter().map(candidate).collect(),
         tools: tool.into_iter().collect(),
         ..Shown::default()
     };
-    let mut decision = decision(work, answer, Timings::new(), shown);
+    let mut decision = decision(work, answer, Timings::new(), shown, sentences);
     decision.trace.cache = "bypass".into();
     decision
 }
 
 /// No rule says anything, and nobody else may choose.
-fn silent(work: &Work<'_>) -> Decision {
+fn silent(work: &Work<'_>, sentences: &Sentences) -> Decision {
     let verdict = Verdict::NoTool(NoToolReason::NothingFits);
     let mut answer = Answer { decided_by: DecidedBy::Rule, ..Answer::local(verdict, Confidence::new(SILENT)) };
     answer.notes.push("no rule fires, and only rules may choose here".into());
-    by_rule(work, answer, None)
+    by_rule(work, answer, None, sentences)
 }
 
 /// Label of what belongs to no domain.

@@ -34,6 +34,7 @@ fn settings() -> Settings {
         rules: crate::rules::Settings::default(),
         local: crate::decide::local::Settings { min_confidence: 0.45, min_confidence_write: 0.55, no_tool_below: 0.25 },
         llm: None,
+        handoff: crate::decide::handoff::Sentences::default(),
         cache: crate::cache::Settings {
             enabled: true,
             capacity: 10,

@@ -213,7 +213,7 @@ impl Router {
             outcome: decision.outcome.kind(),
             reason: match &decision.outcome {
                 Outcome::NoTool { reason } => Some(reason.as_str()),
-                Outcome::Handoff { reason } => Some(reason.as_str()),
+                Outcome::Handoff { reason, .. } => Some(reason.as_str()),
                 Outcome::Call { .. } | Outcome::Clarify(_) => None,
             },
             confidence: decision.confidence,

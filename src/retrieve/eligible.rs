@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use crate::catalog::{Catalog, Tool};
 use crate::tool::ConfirmedBy;
-use crate::types::{Caller, Scope, ToolId, Turn};
+use crate::types::{Caller, Problem, Scope, ToolId, Turn};
 
 /// Restricts what may be chosen; empty lists do not restrict.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -148,7 +148,7 @@ fn preview_missing<'t>(catalog: &Catalog, tool: &'t Tool, previewed: &BTreeSet<S
 /// Names of tools whose successful result stands in the history. Only turns of role `tool` count: an utterance can
 /// imitate anything.
 fn previewed_tools(history: &[Turn]) -> BTreeSet<String> {
-    let succeeded = |result: &Value| result.get("ok").and_then(Value::as_bool).unwrap_or(true);
+    let succeeded = |result: &Value| Problem::reported(result).is_none();
     let results = history.iter().filter_map(Turn::tool_result).filter(succeeded);
     results.filter_map(|result| result.get("tool").and_then(Value::as_str).map(str::to_owned)).collect()
 }

@@ -3,9 +3,9 @@
 //! Owns: raw value, standardised value and contribution of each signal for one tool.
 //! Does not know: how signals are weighed; [`super::fusion`] does, and the parts given here add up to its score.
 
-use super::fusion::{Weights, fuse, standardised};
+use super::fusion::{Weights, fuse};
 use super::signals::SignalValues;
-use crate::types::Signal;
+use crate::types::{Signal, Spread};
 
 /// One signal's part in one tool's fused score.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -28,7 +28,7 @@ pub fn explain(signals: &[SignalValues], weights: &Weights, position: usize) -> 
         .map(|signal| {
             let (weight, standardise) = weights.of(signal.kind);
             let raw = signal.values[position];
-            let standard = standardise.then(|| standardised(&signal.values, raw));
+            let standard = standardise.then(|| Spread::of(&signal.values).standardise(raw));
             Part { signal: signal.kind, raw, standardised: standard, contribution: weight * standard.unwrap_or(raw) }
         })
         .collect();

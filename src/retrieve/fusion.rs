@@ -9,7 +9,7 @@
 use std::collections::BTreeMap;
 
 use super::signals::SignalValues;
-use crate::types::{Score, Signal};
+use crate::types::{Score, Signal, Spread};
 
 /// How one encoder's signals are weighed; kept in its manifest (`[fusion]`) and found by `pointsman tune`.
 ///
@@ -275,10 +275,10 @@ pub fn fuse(signals: &[SignalValues], weights: &Weights, tools: usize) -> Vec<Sc
     let mut fused = vec![0.0f32; tools];
     for signal in signals {
         let (weight, standardise) = weights.of(signal.kind);
-        let (mean, deviation) = if standardise { moments(&signal.values) } else { (0.0, 1.0) };
-        if deviation > 0.0 {
+        let spread = if standardise { Spread::of(&signal.values) } else { Spread { mean: 0.0, deviation: 1.0 } };
+        if !spread.is_flat() {
             for (total, value) in fused.iter_mut().zip(&signal.values) {
-                *total += weight * (value - mean) / deviation;
+                *total += weight * (value - spread.mean) / spread.deviation;
             }
         }
     }
@@ -295,28 +295,6 @@ fn lift_named(signals: &[SignalValues], fused: &mut [f32]) {
     for (total, named) in fused.iter_mut().zip(&named.values) {
         *total += lift * named;
     }
-}
-
-/// Each value's distance from the mean, in standard deviations; 0 where they do not differ.
-pub fn standardise(values: &[f32]) -> Vec<f32> {
-    let (mean, deviation) = moments(values);
-    let standard = |value: &f32| if deviation > 0.0 { (value - mean) / deviation } else { 0.0 };
-    values.iter().map(standard).collect()
-}
-
-/// How far `value` lies from the mean of `values`, in standard deviations; 0 where they do not differ.
-pub(super) fn standardised(values: &[f32], value: f32) -> f32 {
-    let (mean, deviation) = moments(values);
-    if deviation > 0.0 { (value - mean) / deviation } else { 0.0 }
-}
-
-/// Mean and standard deviation; a deviation within rounding of zero counts as zero.
-fn moments(values: &[f32]) -> (f32, f32) {
-    let count = values.len().max(1) as f64;
-    let mean = values.iter().map(|v| f64::from(*v)).sum::<f64>() / count;
-    let variance = values.iter().map(|v| (f64::from(*v) - mean).powi(2)).sum::<f64>() / count;
-    let deviation = variance.sqrt();
-    if deviation < 1e-6 * mean.abs().max(1e-3) { (mean as f32, 0.0) } else { (mean as f32, deviation as f32) }
 }
 
 #[cfg(test)]

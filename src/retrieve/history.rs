@@ -14,7 +14,7 @@ use super::eligible::Eligible;
 use super::tie::{Tie, asks, tie};
 use crate::catalog::{Catalog, Tool};
 use crate::text::{Query, SlotKind, normalise, terms};
-use crate::types::{Role, ToolId, Turn};
+use crate::types::{Role, Spread, ToolId, Turn};
 
 /// What earlier turns say about the next tool, in units of the fused score: from 1 on the conversation leads to this
 /// tool whatever the utterance itself says.
@@ -148,7 +148,7 @@ impl<'a> Evidence<'a> {
     }
 
     fn called(&self, tool: &Tool) -> f32 {
-        self.recency(|name| is_called(tool, name))
+        self.recency(|name| tool.is_called(name))
     }
 
     fn recency(&self, is_meant: impl Fn(&str) -> bool) -> f32 {
@@ -179,11 +179,6 @@ fn used(recent: &[Turn]) -> Vec<(String, f32)> {
     used
 }
 
-/// The caller may report a tool by its own name or by the one it has in the catalog.
-fn is_called(tool: &Tool, name: &str) -> bool {
-    tool.card.name == name || tool.id().as_str() == name
-}
-
 /// Whether a reference of a card and a reported name mean the same tool.
 fn same(required: &str, name: &str) -> bool {
     required == name || required.rsplit_once('/').is_some_and(|(_, bare)| bare == name)
@@ -192,20 +187,15 @@ fn same(required: &str, name: &str) -> bool {
 /// Domains of the tool called last.
 fn last_domains<'a>(catalog: &'a Catalog, used: &[(String, f32)]) -> BTreeSet<&'a str> {
     let Some((name, _)) = used.first() else { return BTreeSet::new() };
-    let called = catalog.tools.iter().filter(|tool| is_called(tool, name));
+    let called = catalog.tools.iter().filter(|tool| tool.is_called(name));
     called.filter_map(|tool| tool.card.domain.as_deref()).collect()
 }
 
 /// How clearly `text` speaks of each tool, in `[0, 1]`: words shared, in standard deviations above the mean.
 fn spoken_of(catalog: &Catalog, text: &str, positions: &[usize]) -> Vec<f32> {
     let scores = word_scores(catalog, &tail(text), positions);
-    let count = scores.len().max(1) as f32;
-    let mean = scores.iter().sum::<f32>() / count;
-    let deviation = (scores.iter().map(|score| (score - mean).powi(2)).sum::<f32>() / count).sqrt();
-    if deviation <= f32::EPSILON {
-        return vec![0.0; scores.len()];
-    }
-    scores.iter().map(|score| ((score - mean) / deviation / CERTAIN).clamp(0.0, 1.0)).collect()
+    let spread = Spread::of(&scores);
+    scores.iter().map(|score| (spread.standardise(*score) / CERTAIN).clamp(0.0, 1.0)).collect()
 }
 
 fn word_scores(catalog: &Catalog, text: &str, positions: &[usize]) -> Vec<f32> {

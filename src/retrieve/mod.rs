@@ -19,7 +19,7 @@ use std::collections::{BTreeMap, BTreeSet};
 pub use eligible::{Eligible, Narrowing, Obstacle, eligible, obstacles};
 pub use evidence::cover;
 pub use explain::{Part, explain};
-pub use fusion::{Coverage, Fusion, FusionError, Gaps, Weights, fuse, length, standardise};
+pub use fusion::{Coverage, Fusion, FusionError, Gaps, Weights, fuse, length};
 pub use history::{Context, context};
 pub use mount::{Mounted, Within, mount};
 pub use shortlist::{shortlist_len, stable_order};

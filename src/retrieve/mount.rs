@@ -6,11 +6,11 @@
 use std::collections::BTreeMap;
 
 use super::pairs::paired;
-use super::shortlist::shortlist_len;
+use super::shortlist::{is_named, shortlist_len};
 use super::{Eligible, Ranked, Settings, Strategy};
 use crate::catalog::Catalog;
 use crate::decision::{DomainScore, Widened};
-use crate::types::{Candidate, Score, Signal};
+use crate::types::{Candidate, Score};
 
 /// Tools to which a rule narrowed the choice.
 #[derive(Debug, Clone)]
@@ -119,9 +119,4 @@ fn score_domains(catalog: &Catalog, ranking: &[Candidate]) -> Vec<DomainScore> {
 fn is_chosen(catalog: &Catalog, candidate: &Candidate, domains: &[DomainScore]) -> bool {
     let own = domain_of(catalog, candidate);
     domains.iter().any(|domain| domain.chosen && domain.domain == own)
-}
-
-/// A tool that the utterance names has a place whatever its domain.
-fn is_named(candidate: &Candidate) -> bool {
-    candidate.signals.get(&Signal::Named).is_some_and(|value| *value > 0.0)
 }

@@ -21,7 +21,8 @@ pub fn shortlist_len(ranking: &[Candidate], gap: f32, settings: &Settings) -> us
     len.max(named)
 }
 
-fn is_named(candidate: &Candidate) -> bool {
+/// The utterance names it: it has a place whatever else holds.
+pub(super) fn is_named(candidate: &Candidate) -> bool {
     candidate.signals.get(&Signal::Named).is_some_and(|value| *value > 0.0)
 }
 

@@ -8,7 +8,7 @@ use tokio_util::task::TaskTracker;
 
 use super::requests::Requests;
 use crate::config::ServerSettings;
-use crate::identity;
+use crate::identity::{CallersError, Identity};
 use crate::pipeline::{self, Router, StartError};
 
 /// Where a server stands in its life; it only moves forward.
@@ -38,7 +38,7 @@ type Progress = Box<dyn Fn(usize, usize) + Send + Sync>;
 pub struct App {
     pub(super) server: ServerSettings,
     pub(super) pipeline: pipeline::Settings,
-    pub(super) identity: identity::Settings,
+    pub(super) identity: Identity,
     pub(super) requests: Requests,
     /// Changes to the catalog: they finish even when the caller that asked for them has left.
     pub(super) writes: TaskTracker,
@@ -49,9 +49,11 @@ pub struct App {
 }
 
 impl App {
-    pub fn new(server: ServerSettings, pipeline: pipeline::Settings) -> Self {
-        let identity = identity::Settings { scopes: server.scopes.clone() };
-        Self {
+    /// # Errors
+    /// [`CallersError`] when the file of callers cannot be used.
+    pub fn new(server: ServerSettings, pipeline: pipeline::Settings) -> Result<Self, CallersError> {
+        let identity = Identity::load(server.identity.clone())?;
+        Ok(Self {
             server,
             pipeline,
             identity,
@@ -61,7 +63,7 @@ impl App {
             progress: Box::new(|_, _| ()),
             router: OnceLock::new(),
             phase: watch::Sender::new(Phase::Loading),
-        }
+        })
     }
 
     /// Serves what the recorder behind `handle` holds under `/metrics`. The recorder is process-wide, so the binary
@@ -91,6 +93,14 @@ impl App {
     /// The router, once its catalog is loaded.
     pub fn router(&self) -> Option<&Arc<Router>> {
         self.router.get()
+    }
+
+    /// Reads the file of callers again, if there is one, and says how many callers it names.
+    ///
+    /// # Errors
+    /// [`CallersError`]; the callers known so far stay.
+    pub fn reload_callers(&self) -> Result<Option<usize>, CallersError> {
+        self.identity.reload()
     }
 
     pub(super) async fn load(&self) -> Result<(), StartError> {

@@ -1,10 +1,28 @@
-//! What a call says beside its message: how long the caller waits, and which trace it belongs to.
+//! What a call says beside its message: who calls, how long the caller waits, and which trace it belongs to.
 
 use std::time::Duration;
 
 use tonic::metadata::MetadataMap;
+use tonic::{Request, Status};
 
-use crate::types::{Deadline, FieldProblem, Problem};
+use super::status;
+use crate::identity::{Credentials, Identity, Refused};
+use crate::types::{Caller, Deadline, FieldProblem, Problem};
+
+/// Who calls.
+///
+/// # Errors
+/// A status for a caller who is not admitted.
+pub(super) fn caller<T>(identity: &Identity, request: &Request<T>) -> Result<Caller, Status> {
+    let mut headers = request.metadata().get_all("authorization").iter();
+    let authorization = headers.next();
+    // Which of two tokens counts must not depend on who reads them.
+    if headers.next().is_some() {
+        return Err(status::refused(Refused::UnknownToken));
+    }
+    let authorization = authorization.and_then(|value| value.to_str().ok());
+    identity.resolve(Credentials { peer: request.remote_addr(), authorization }).map_err(status::refused)
+}
 
 /// The earlier of the caller's `grpc-timeout` and `most`, which is also the default.
 ///

@@ -1,7 +1,6 @@
-//! The `Registry` service: reads for every caller, changes for the machine itself.
+//! The `Registry` service: reads for every caller, changes for those who administer it.
 
 use std::future::Future;
-use std::net::SocketAddr;
 use std::sync::Arc;
 
 use serde_json::Value;
@@ -9,8 +8,7 @@ use tonic::{Request, Response, Status, async_trait};
 
 use super::app::App;
 use super::metrics::Method;
-use super::{proto, status, wire};
-use crate::identity;
+use super::{metadata, proto, status, wire};
 use crate::pipeline::{Change, Router, StartError};
 use crate::tool::ToolCard;
 use crate::types::{Caller, Problem};
@@ -25,11 +23,9 @@ enum Reader {
 }
 
 impl Reader {
-    fn identify(app: &App, peer: Option<SocketAddr>) -> Result<Self, Status> {
-        if identity::may_administer(peer) {
-            return Ok(Self::Operator);
-        }
-        identity::resolve(&app.identity, peer).map(Self::Caller).map_err(|err| status::refused(&err))
+    fn identify<T>(app: &App, request: &Request<T>) -> Result<Self, Status> {
+        let caller = metadata::caller(&app.identity, request)?;
+        Ok(if caller.administers() { Self::Operator } else { Self::Caller(caller) })
     }
 
     fn sees(&self, card: &ToolCard) -> bool {
@@ -51,12 +47,14 @@ impl proto::registry_server::Registry for RegistryService {
     }
 
     async fn put(&self, request: Request<proto::PutRequest>) -> Result<Response<proto::ChangeResponse>, Status> {
-        let work = self.change(request.remote_addr(), wire::cards(request.into_inner().cards), put);
+        let caller = self.administrator(&request);
+        let work = self.change("put", caller, wire::cards(request.into_inner().cards), put);
         self.0.requests.run(Method::Put, work).await
     }
 
     async fn delete(&self, request: Request<proto::DeleteRequest>) -> Result<Response<proto::ChangeResponse>, Status> {
-        let work = self.change(request.remote_addr(), wire::names(request.into_inner().names), delete);
+        let caller = self.administrator(&request);
+        let work = self.change("delete", caller, wire::names(request.into_inner().names), delete);
         self.0.requests.run(Method::Delete, work).await
     }
 
@@ -64,19 +62,21 @@ impl proto::registry_server::Registry for RegistryService {
         &self,
         request: Request<proto::ReplaceRequest>,
     ) -> Result<Response<proto::ChangeResponse>, Status> {
-        let work = self.change(request.remote_addr(), wire::cards(request.into_inner().cards), replace);
+        let caller = self.administrator(&request);
+        let work = self.change("replace", caller, wire::cards(request.into_inner().cards), replace);
         self.0.requests.run(Method::Replace, work).await
     }
 
     async fn reload(&self, request: Request<proto::ReloadRequest>) -> Result<Response<proto::ChangeResponse>, Status> {
-        let work = self.change(request.remote_addr(), Ok(()), reload);
+        let caller = self.administrator(&request).and_then(|caller| self.reload_callers().map(|()| caller));
+        let work = self.change("reload", caller, Ok(()), reload);
         self.0.requests.run(Method::Reload, work).await
     }
 }
 
 impl RegistryService {
     async fn list_cards(&self, request: Request<proto::ListRequest>) -> Result<proto::ListResponse, Status> {
-        let reader = Reader::identify(&self.0, request.remote_addr())?;
+        let reader = Reader::identify(&self.0, &request)?;
         let router = self.0.router().ok_or_else(status::not_ready)?;
         let domains = request.into_inner().domains;
         let (catalog_version, registry) = router.registry();
@@ -96,7 +96,7 @@ impl RegistryService {
     }
 
     async fn get_card(&self, request: Request<proto::GetRequest>) -> Result<proto::GetResponse, Status> {
-        let reader = Reader::identify(&self.0, request.remote_addr())?;
+        let reader = Reader::identify(&self.0, &request)?;
         let router = self.0.router().ok_or_else(status::not_ready)?;
         let name = request.into_inner().name;
         let (catalog_version, registry) = router.registry();
@@ -109,23 +109,42 @@ impl RegistryService {
         Ok(proto::GetResponse { catalog_version, summary: Some(wire::summary(card)), card: Some(wire::card(card)) })
     }
 
+    fn administrator<T>(&self, request: &Request<T>) -> Result<Caller, Status> {
+        let caller = metadata::caller(&self.0.identity, request)?;
+        if caller.administers() { Ok(caller) } else { Err(status::not_an_administrator()) }
+    }
+
+    /// The callers belong to what an operator changes on disk, as the cards do.
+    fn reload_callers(&self) -> Result<(), Status> {
+        self.0.reload_callers().map(drop).map_err(|error| status::callers(&error))
+    }
+
     /// Runs a change to its end even when the caller leaves: half a change must not depend on a connection.
     async fn change<T, F>(
         &self,
-        peer: Option<SocketAddr>,
+        what: &'static str,
+        caller: Result<Caller, Status>,
         input: Result<T, Problem>,
         apply: impl FnOnce(Arc<Router>, T) -> F,
     ) -> Result<proto::ChangeResponse, Status>
     where
         F: Future<Output = Result<Change, StartError>> + Send + 'static,
     {
-        if !identity::may_administer(peer) {
-            return Err(status::loopback_only());
-        }
+        let Caller { name, tenant, .. } = caller?;
         let input = input.map_err(|problem| status::invalid(&problem))?;
         let router = self.0.router().ok_or_else(status::not_ready)?.clone();
         let change = self.0.writes.spawn(apply(router, input)).await.map_err(|err| status::crashed(&err))?;
-        change.map(wire::change).map_err(|err| status::change(&err))
+        match change {
+            Ok(change) => {
+                let version = &change.catalog_version;
+                tracing::info!(what, caller = name, tenant, version, "the registry was changed");
+                Ok(wire::change(change))
+            }
+            Err(error) => {
+                tracing::warn!(what, caller = name, tenant, "a change of the registry was refused");
+                Err(status::change(&error))
+            }
+        }
     }
 }
 
@@ -150,27 +169,31 @@ mod tests {
     use std::collections::BTreeMap;
 
     use tonic::Code;
+    use tonic::transport::server::TcpConnectInfo;
 
     use super::*;
     use crate::config::{Loaded, Sources};
 
     fn service() -> RegistryService {
         let settings = Loaded::load(&Sources { file: None, env: BTreeMap::new(), flags: Vec::new() }).unwrap().settings;
-        RegistryService(Arc::new(App::new(settings.server, settings.pipeline)))
+        RegistryService(Arc::new(App::new(settings.server, settings.pipeline).unwrap()))
     }
 
-    async fn put_from(peer: &str) -> Code {
-        service().change(Some(peer.parse().unwrap()), Ok(Vec::new()), put).await.unwrap_err().code()
+    async fn change_from(peer: &str) -> Code {
+        let info = TcpConnectInfo { local_addr: None, remote_addr: Some(peer.parse().unwrap()) };
+        let mut request = Request::new(proto::ReloadRequest {});
+        request.extensions_mut().insert(info);
+        proto::registry_server::Registry::reload(&service(), request).await.unwrap_err().code()
     }
 
     #[tokio::test]
     async fn changes_are_refused_beyond_loopback_before_anything_else() {
         for peer in ["10.1.2.3:4000", "[2001:db8::1]:4000", "0.0.0.0:1"] {
-            assert_eq!(put_from(peer).await, Code::PermissionDenied, "{peer}");
+            assert_eq!(change_from(peer).await, Code::PermissionDenied, "{peer}");
         }
         // From here the call reaches the router, which is not loaded in this test.
         for peer in ["127.0.0.1:4000", "127.9.9.9:1", "[::1]:4000"] {
-            assert_eq!(put_from(peer).await, Code::Unavailable, "{peer}");
+            assert_eq!(change_from(peer).await, Code::Unavailable, "{peer}");
         }
     }
 }

@@ -7,7 +7,6 @@ use tonic::{Request, Response, Status, async_trait};
 use super::app::App;
 use super::metrics::Method;
 use super::{metadata, proto, status, wire};
-use crate::identity;
 
 pub(super) struct RouterService(pub(super) Arc<App>);
 
@@ -20,7 +19,7 @@ impl proto::router_server::Router for RouterService {
 }
 
 async fn route(app: &App, request: Request<proto::RouteRequest>) -> Result<proto::RouteResponse, Status> {
-    let caller = identity::resolve(&app.identity, request.remote_addr()).map_err(|err| status::refused(&err))?;
+    let caller = metadata::caller(&app.identity, &request)?;
     let deadline =
         metadata::deadline(request.metadata(), app.pipeline.deadline).map_err(|problem| status::invalid(&problem))?;
     if deadline.has_passed() {
@@ -51,7 +50,7 @@ mod tests {
     async fn code(timeout: Option<&str>, request: proto::RouteRequest) -> Code {
         let sources = Sources { file: None, env: BTreeMap::new(), flags: Vec::new() };
         let settings = Loaded::load(&sources).unwrap().settings;
-        let app = App::new(settings.server, settings.pipeline);
+        let app = App::new(settings.server, settings.pipeline).unwrap();
         let mut request = Request::new(request);
         if let Some(timeout) = timeout {
             request.metadata_mut().insert("grpc-timeout", timeout.parse().unwrap());

@@ -9,7 +9,7 @@ use tonic::Status;
 use tracing::error;
 
 use crate::embed::EmbedError;
-use crate::identity::Refused;
+use crate::identity::{CallersError, Refused};
 use crate::pipeline::{RouteError, StartError};
 use crate::types::Problem;
 
@@ -62,12 +62,22 @@ pub(super) fn invalid(problem: &Problem) -> Status {
     Status::invalid_argument(cut(&text))
 }
 
-pub(super) fn refused(refused: &Refused) -> Status {
-    Status::permission_denied(cut(&refused.to_string()))
+pub(super) fn refused(refused: Refused) -> Status {
+    match refused {
+        Refused::NotLocal => Status::permission_denied(refused.to_string()),
+        Refused::NoToken | Refused::UnknownToken => Status::unauthenticated(refused.to_string()),
+    }
 }
 
-pub(super) fn loopback_only() -> Status {
-    Status::permission_denied("changes to the registry are served on loopback only")
+pub(super) fn callers(error: &CallersError) -> Status {
+    error!(error = chain(error), "the callers cannot be read; those known so far stay");
+    Status::failed_precondition("nothing was read again: the callers cannot be read; the server's log says why")
+}
+
+pub(super) fn not_an_administrator() -> Status {
+    Status::permission_denied(
+        "this caller may not change the registry; `admin = true` in the file of callers allows it",
+    )
 }
 
 pub(super) fn not_found(what: &str) -> Status {

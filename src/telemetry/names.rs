@@ -20,24 +20,42 @@ pub const DEGRADED: &str = "pointsman_degraded_total";
 pub const CACHE_LOOKUPS: &str = "pointsman_cache_lookups_total";
 /// Counter `{result}`: `queued`, `dropped`, `failed`.
 pub const DECISION_LOG_LINES: &str = "pointsman_decision_log_lines_total";
-/// Counter `{result}`: HTTP attempts at the LLM.
+/// Counter `{endpoint, result}`: HTTP attempts at the LLM, by the endpoint's place in the configured order, from 1.
 pub const LLM_ATTEMPTS: &str = "pointsman_llm_attempts_total";
-/// Histogram `{result}`: time of one HTTP attempt.
+/// Histogram `{endpoint, result}`: time of one HTTP attempt.
 pub const LLM_ATTEMPT_DURATION: &str = "pointsman_llm_attempt_duration_seconds";
 /// Counter `{kind}`: answers of the LLM that could not be used as they were.
 pub const LLM_REPAIRS: &str = "pointsman_llm_repairs_total";
-/// Counter `{kind}`: `prompt`, `completion`, as the endpoint counts them.
+/// Counter `{end}`: how decisions with such answers ended: `repaired`, `no_tool`, `asked_user`, `fallback`,
+/// `runner_up`, `fuse`, `budget`.
+pub const LLM_REPAIR_ENDS: &str = "pointsman_llm_repair_ends_total";
+/// Counter `{kind}`: `prompt`, `completion`, as the endpoint counts them, estimated where it does not.
 pub const LLM_TOKENS: &str = "pointsman_llm_tokens_total";
+/// Counter `{step}`: prompts whose tool cards were shortened to fit, by how far: `fewer_phrases`, `no_phrases`,
+/// `no_optional_texts`, `short_texts`.
+pub const LLM_CARD_CUTS: &str = "pointsman_llm_card_cuts_total";
 /// Counter `{rule}`: decisions by the rule that fired, `none` where none did; only while there is a rule file, which
 /// closes the set.
 pub const RULE_DECISIONS: &str = "pointsman_rule_decisions_total";
 /// Counter `{domain, result}`: choices made beside the rules and compared: `same`, `same_tool`, `different`, `failed`,
 /// `skipped`. Domains are those of the rule file, `none` where no rule fired.
 pub const RULE_SHADOWS: &str = "pointsman_rule_shadows_total";
-/// Counter `{to}`: changes of the LLM breaker's state.
+/// Counter `{endpoint, to}`: changes of an endpoint's breaker: `open`, `half_open`, `closed`.
 pub const LLM_BREAKER_CHANGES: &str = "pointsman_llm_breaker_changes_total";
-/// Counter: requests refused because the queue before the LLM was full.
+/// Gauge `{endpoint}`: 1 while the endpoint's breaker lets nothing but a probe through, else 0.
+pub const LLM_BREAKER_OPEN: &str = "pointsman_llm_breaker_open";
+/// Counter `{endpoint, reason}`: requests an endpoint had no room for: `queue` (it was full), `rate` (its rate limit lets
+/// them through after their deadline).
 pub const LLM_OVERLOADED: &str = "pointsman_llm_overloaded_total";
+/// Counter `{endpoint}`: attempts that waited for the rate limit.
+pub const LLM_RATE_WAITS: &str = "pointsman_llm_rate_waits_total";
+/// Counter `{endpoint, parameter}`: parameters an endpoint has refused by name, once each.
+pub const LLM_WITHDRAWN: &str = "pointsman_llm_withdrawn_parameters_total";
+/// Counter `{endpoint, result}`: second requests beside a slow first one: `won` (it answered first), `lost`, `failed`
+/// (neither answered), `skipped` (due, but there was no room for it), `cut` (caller or time gone meanwhile).
+pub const LLM_HEDGES: &str = "pointsman_llm_hedges_total";
+/// Counter `{kind}`: decisions for which a tenant's quota was used up: `calls`, `tokens`.
+pub const LLM_QUOTA_REFUSALS: &str = "pointsman_llm_quota_refusals_total";
 /// Gauge: tools being served.
 pub const CATALOG_TOOLS: &str = "pointsman_catalog_tools";
 /// Gauge: cards that are not served.

@@ -150,6 +150,46 @@ pub struct ToolCard {
 }
 
 impl ToolCard {
+    /// A tool that only reads, with a name, a schema and nothing else said about it.
+    pub fn reading(name: &str, parameters: Value) -> Self {
+        Self {
+            id: ToolId::new(name),
+            name: name.into(),
+            source: String::new(),
+            version: String::new(),
+            domain: None,
+            tags: Vec::new(),
+            description: Description::default(),
+            examples: Vec::new(),
+            parameters,
+            side_effect: SideEffect::Read,
+            side_effect_declared: true,
+            idempotent: true,
+            execution: Execution::Caller,
+            confirmation: None,
+            scopes: Vec::new(),
+            timeout: None,
+            requires: Vec::new(),
+            conflicts_with: Vec::new(),
+            fallback: None,
+            result_fields: Vec::new(),
+            result_enums: BTreeMap::new(),
+            idempotency_ttl: None,
+            owner: None,
+        }
+    }
+
+    /// Whether the tool is known to change nothing.
+    pub fn is_known_to_read(&self) -> bool {
+        self.side_effect_declared && self.side_effect == SideEffect::Read
+    }
+
+    /// Whether the tool is known to change something. An undeclared class counts as destructive for gate and cache,
+    /// never against being chosen.
+    pub fn is_known_to_act(&self) -> bool {
+        self.side_effect_declared && self.side_effect != SideEffect::Read
+    }
+
     /// SHA-256 over the canonical JSON of everything in the card.
     pub fn hash(&self) -> CardHash {
         let value = serde_json::to_value(self).expect("a card holds only JSON-representable data");

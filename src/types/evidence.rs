@@ -19,10 +19,14 @@ impl Spread {
         Self { mean: mean as f32, deviation: variance.sqrt() as f32 }
     }
 
+    /// Whether the values do not differ: a deviation within rounding of zero says nothing, nor does a broken one.
+    pub fn is_flat(&self) -> bool {
+        self.deviation.is_nan() || self.deviation < 1e-6 * self.mean.abs().max(1e-3)
+    }
+
     /// `distance` in standard deviations; 0 where the values do not differ.
     pub fn in_deviations(&self, distance: f32) -> f32 {
-        // A deviation within rounding of zero says nothing.
-        let z = if self.deviation < 1e-6 * self.mean.abs().max(1e-3) { 0.0 } else { distance / self.deviation };
+        let z = if self.is_flat() { 0.0 } else { distance / self.deviation };
         if z.is_finite() { z } else { 0.0 }
     }
 

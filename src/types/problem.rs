@@ -4,9 +4,9 @@ use serde::{Deserialize, Serialize};
 
 use super::ToolId;
 
-/// Stable, machine-readable reason.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "SCREAMING_SNAKE_CASE")]
+/// Stable, machine-readable reason; on the wire the text of [`ProblemCode::as_str`].
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(into = "String", try_from = "String")]
 pub enum ProblemCode {
     /// Arguments do not satisfy the tool's schema.
     InvalidArgs,
@@ -17,6 +17,73 @@ pub enum ProblemCode {
     PermissionDenied,
     Timeout,
     Unavailable,
+    /// A code of the tool itself, such as `ORDER_NOT_FOUND`.
+    Tool(ToolCode),
+}
+
+/// A code that a tool reports: 1 to 64 capital letters, digits and underscores.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct ToolCode(String);
+
+impl ToolCode {
+    pub(super) const LONGEST: usize = 64;
+
+    /// `None` for anything that is not of the form.
+    pub fn new(code: &str) -> Option<Self> {
+        let is_part = |b: u8| b.is_ascii_uppercase() || b.is_ascii_digit() || b == b'_';
+        let fits = (1..=Self::LONGEST).contains(&code.len()) && code.bytes().all(is_part);
+        fits.then(|| Self(code.to_owned()))
+    }
+
+    /// One of our own making.
+    pub(super) fn of(code: &'static str) -> Self {
+        Self(code.to_owned())
+    }
+
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl ProblemCode {
+    /// One of our own codes, or a tool's; `None` for a text that is no code.
+    pub fn parse(code: &str) -> Option<Self> {
+        let own = [
+            Self::InvalidArgs,
+            Self::UnknownTool,
+            Self::InvalidRequest,
+            Self::PermissionDenied,
+            Self::Timeout,
+            Self::Unavailable,
+        ];
+        own.into_iter().find(|own| own.as_str() == code).or_else(|| ToolCode::new(code).map(Self::Tool))
+    }
+
+    pub fn as_str(&self) -> &str {
+        match self {
+            Self::InvalidArgs => "INVALID_ARGS",
+            Self::UnknownTool => "UNKNOWN_TOOL",
+            Self::InvalidRequest => "INVALID_REQUEST",
+            Self::PermissionDenied => "PERMISSION_DENIED",
+            Self::Timeout => "TIMEOUT",
+            Self::Unavailable => "UNAVAILABLE",
+            Self::Tool(code) => code.as_str(),
+        }
+    }
+}
+
+impl From<ProblemCode> for String {
+    fn from(code: ProblemCode) -> Self {
+        code.as_str().to_owned()
+    }
+}
+
+impl TryFrom<String> for ProblemCode {
+    type Error = String;
+
+    fn try_from(code: String) -> Result<Self, String> {
+        Self::parse(&code).ok_or_else(|| "expected 1 to 64 capital letters, digits and underscores".to_owned())
+    }
 }
 
 /// One field at fault. `path` is a JSON pointer into the arguments, or a dotted field path of the request.
@@ -61,46 +128,54 @@ pub struct Problem {
 impl Problem {
     /// Arguments that fail their schema: not retryable, repairable.
     pub fn invalid_args(message: impl Into<String>, fields: Vec<FieldProblem>) -> Self {
-        Self {
-            status: "bad_params".into(),
-            code: ProblemCode::InvalidArgs,
-            message: message.into(),
-            fields,
-            retryable: false,
-            repairable: true,
-            retry_after_ms: None,
-            next: None,
-            suggestion: None,
-        }
+        Self { fields, ..Self::repairable("bad_params", ProblemCode::InvalidArgs, message) }
     }
 
     /// A name outside the allowed ones: not retryable, repairable by choosing one of `allowed`.
     pub fn unknown_tool(name: &str, allowed: &[&str]) -> Self {
+        let suggestion = Some(format!("choose one of: {}", allowed.join(", ")));
+        let message = format!("there is no tool `{name}`");
+        Self { suggestion, ..Self::repairable("unknown_tool", ProblemCode::UnknownTool, message) }
+    }
+
+    /// A request field that cannot be used: neither retryable nor repairable by the model.
+    pub fn invalid_request(message: impl Into<String>, fields: Vec<FieldProblem>) -> Self {
+        let repairable = Self::repairable("bad_request", ProblemCode::InvalidRequest, message);
+        Self { fields, repairable: false, ..repairable }
+    }
+
+    /// Not retryable, repairable, nothing else said.
+    pub fn repairable(status: &str, code: ProblemCode, message: impl Into<String>) -> Self {
         Self {
-            status: "unknown_tool".into(),
-            code: ProblemCode::UnknownTool,
-            message: format!("there is no tool `{name}`"),
+            status: status.into(),
+            code,
+            message: message.into(),
             fields: Vec::new(),
             retryable: false,
             repairable: true,
             retry_after_ms: None,
             next: None,
-            suggestion: Some(format!("choose one of: {}", allowed.join(", "))),
+            suggestion: None,
         }
     }
+}
 
-    /// A request field that cannot be used: neither retryable nor repairable by the model.
-    pub fn invalid_request(message: impl Into<String>, fields: Vec<FieldProblem>) -> Self {
-        Self {
-            status: "bad_request".into(),
-            code: ProblemCode::InvalidRequest,
-            message: message.into(),
-            fields,
-            retryable: false,
-            repairable: false,
-            retry_after_ms: None,
-            next: None,
-            suggestion: None,
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn codes_keep_their_names_on_the_wire() {
+        for code in ["INVALID_ARGS", "UNKNOWN_TOOL", "INVALID_REQUEST", "PERMISSION_DENIED", "TIMEOUT", "UNAVAILABLE"] {
+            let parsed: ProblemCode = serde_json::from_value(code.into()).unwrap();
+            assert!(!matches!(parsed, ProblemCode::Tool(_)), "{code}");
+            assert_eq!(serde_json::to_value(&parsed).unwrap(), code);
+        }
+        let own: ProblemCode = serde_json::from_value("ORDER_NOT_FOUND".into()).unwrap();
+        assert_eq!(own, ProblemCode::Tool(ToolCode::new("ORDER_NOT_FOUND").unwrap()));
+        assert_eq!(serde_json::to_value(&own).unwrap(), "ORDER_NOT_FOUND");
+        for bad in ["", "order", "A B", "退款", &"A".repeat(65)] {
+            assert!(serde_json::from_value::<ProblemCode>(bad.into()).is_err(), "{bad}");
         }
     }
 }

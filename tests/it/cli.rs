@@ -50,7 +50,7 @@ fn route_prints_one_json_object_with_every_key() {
         ];
         assert_eq!(keys(&answer), BTreeSet::from(top));
         let outcome = &answer["outcome"];
-        let inner = ["kind", "tool", "arguments", "calls", "missing", "question", "pending", "reason"];
+        let inner = ["kind", "tool", "arguments", "calls", "missing", "question", "pending", "reason", "message"];
         assert_eq!(keys(outcome), BTreeSet::from(inner));
         assert_eq!(keys(&answer["tokens"]), BTreeSet::from(["prompt", "completion"]));
         assert!(answer["timings_ms"]["total"].is_number() && answer["confidence"].is_number());
@@ -67,7 +67,7 @@ fn route_prints_one_json_object_with_every_key() {
                 assert_eq!(outcome["tool"], "get_order");
                 assert_eq!(outcome["arguments"]["order_id"], ORDER);
                 assert_eq!(outcome["calls"][0]["arguments"], outcome["arguments"]);
-                assert!(null(&["question", "pending", "reason"]), "{outcome}");
+                assert!(null(&["question", "pending", "reason", "message"]), "{outcome}");
                 assert_eq!(outcome["missing"], json!([]));
             }
             "clarify" => {

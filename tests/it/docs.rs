@@ -163,6 +163,60 @@ fn links_between_documents_lead_somewhere() {
     assert!(broken.is_empty(), "links lead nowhere:\n{}", broken.join("\n"));
 }
 
+/// Key and default of each setting of a section of the sample configuration, in order; no default where the line is
+/// commented out.
+fn sample_settings(section: &str) -> Vec<(String, Option<String>)> {
+    let text = read(&root().join("examples/pointsman.toml"));
+    let (_, body) = text.split_once(&format!("\n[{section}]\n")).unwrap();
+    let lines = body.lines().take_while(|line| !line.starts_with('['));
+    let setting = |line: &str| {
+        let (line, given) = line.strip_prefix('#').map_or((line, true), |rest| (rest, false));
+        let (key, rest) = line.split_once(" = ")?;
+        let is_key = key.chars().all(|c| c.is_ascii_lowercase() || c == '_');
+        let value = rest.split("  #").next().unwrap_or_default().split(" #").next().unwrap_or_default().trim();
+        is_key.then(|| (key.to_owned(), given.then(|| value.to_owned())))
+    };
+    lines.filter_map(setting).collect()
+}
+
+#[test]
+fn every_setting_of_the_llm_is_explained_with_its_default() {
+    let text = read(&root().join("docs/LLM.md"));
+    for section in ["llm", "quota"] {
+        assert_eq!(
+            explained_settings(&text, section),
+            sample_settings(section),
+            "docs/LLM.md, examples/pointsman.toml"
+        );
+    }
+}
+
+fn explained_settings(text: &str, section: &str) -> Vec<(String, Option<String>)> {
+    let (_, table) = text.split_once(&format!("\n| `{section}.` |")).unwrap();
+    let rows = table.lines().skip(2).take_while(|line| line.starts_with('|'));
+    rows.map(|row| {
+        let cells: Vec<&str> = row.trim_matches('|').splitn(3, " | ").map(str::trim).collect();
+        let [key, default, meaning] = cells[..] else { panic!("not three columns: {row}") };
+        assert!(!meaning.is_empty(), "{row}");
+        let default = (default != "not set").then(|| default.trim_matches('`').to_owned());
+        (key.trim_matches('`').to_owned(), default)
+    })
+    .collect()
+}
+
+#[test]
+fn every_check_of_the_doctor_is_explained() {
+    let text = read(&root().join("docs/LLM.md"));
+    let (_, text) = text.split_once("\n## Doctor\n").unwrap();
+    for check in pointsman::decide::llm::probe::Check::ALL {
+        let cell = format!("`{}`", check.as_str());
+        let found = text
+            .lines()
+            .any(|line| line.starts_with('|') && line.split(" | ").next().is_some_and(|first| first.contains(&cell)));
+        assert!(found, "docs/LLM.md does not explain the check {cell}");
+    }
+}
+
 #[test]
 fn sample_registries_load_without_a_complaint() {
     let samples: Vec<_> = files(&root().join("examples"), &["yaml", "yml", "jsonl"])

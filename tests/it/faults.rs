@@ -40,8 +40,19 @@ async fn without_the_model_reads_are_decided_and_writes_refused() {
     let failing = ScriptedLlm::start([status(500)]).await;
     let silent = ScriptedLlm::start([hang()]).await;
     let denied = ScriptedLlm::start([status(401)]).await;
-    for url in [&refused, failing.url(), silent.url(), denied.url()] {
-        let flags = [("llm.timeout_ms", "200"), ("llm.max_attempts", "2"), ("llm.breaker_failures", "100")];
+    let further = |url: &str| format!("[{{base_url = \"{url}\"}}]");
+    let (none, also_silent, also_refused) = ("[]".to_owned(), further(silent.url()), further(&refused));
+    let downs = [
+        (refused.as_str(), &none),
+        (failing.url(), &none),
+        (silent.url(), &none),
+        (denied.url(), &none),
+        (denied.url(), &also_silent),
+        (failing.url(), &also_refused),
+    ];
+    for (url, further) in downs {
+        let limits = [("llm.timeout_ms", "200"), ("llm.max_attempts", "2"), ("llm.breaker_failures", "100")];
+        let flags = [&limits[..], &[("llm.endpoints", further.as_str())]].concat();
         let server = TestServer::start(llm_settings(url, &flags)).await;
         for utterance in [&format!("track_shipment {ORDER}"), &format!("我的快递 track_shipment {ORDER}")] {
             let answer = server.route(utterance).await.unwrap();

@@ -16,14 +16,13 @@ use serde_json::Value;
 
 use self::grams::Grams;
 use self::words::Words;
+use super::texts::each_parameter;
 use crate::text::language::is_han;
 use crate::text::{Language, Query, Reading};
 use crate::tool::ToolCard;
 
 /// What is read, in bytes; longer texts are pasted, not typed.
 const MAX_READ: usize = 4_000;
-/// Deepest level of nested parameters whose words count.
-const MAX_DEPTH: usize = 4;
 
 /// Which tools' words may be used, by position: a word of a forbidden card must not show in anybody's reading.
 pub type Open<'a> = &'a dyn Fn(usize) -> bool;
@@ -85,22 +84,11 @@ fn texts(card: &ToolCard) -> Vec<&str> {
     let mut all: Vec<&str> = vec![&card.name, &description.what];
     all.extend(description.when_to_use.iter().chain(&card.examples).chain(&card.tags).map(String::as_str));
     all.extend(card.domain.as_deref());
-    parameter_texts(&card.parameters, 0, &mut all);
-    all
-}
-
-fn parameter_texts<'a>(schema: &'a Value, depth: usize, all: &mut Vec<&'a str>) {
-    let Some(properties) = schema.get("properties").and_then(Value::as_object) else { return };
-    for (name, property) in properties {
+    each_parameter(&card.parameters, &mut |name, property| {
         all.push(name);
         all.extend(property.get("description").and_then(Value::as_str));
-        if depth < MAX_DEPTH {
-            parameter_texts(property, depth + 1, all);
-            if let Some(items) = property.get("items") {
-                parameter_texts(items, depth + 1, all);
-            }
-        }
-    }
+    });
+    all
 }
 
 /// Runs of Han characters outside slots.

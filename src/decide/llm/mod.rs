@@ -3,49 +3,42 @@
 //! Owns: the prompt, the exchange with the endpoint and everything that limits it, reading and repairing answers.
 //! Does not know: what happens when the endpoint is down (the caller falls back) or whether a call may run.
 //!
-//! Reading order: `prompt` and `shortlist` make the question, `call` gets a response through `client`, `budget` and
-//! `breaker`, `answer` reads it, `repair` decides what follows.
+//! Reading order: `converse` holds one conversation: `ask` makes the question, `line` gets a response, `read` reads it,
+//! `repair` decides what follows; `fill` is the mode that asks for the arguments separately. `spent` adds up what a
+//! decision takes, `quota` what a tenant takes. `probe` examines an endpoint apart from all requests.
 
-mod prompt;
-mod session;
-mod shortlist;
-mod wording;
-
-mod breaker;
-mod budget;
-mod call;
-mod client;
-mod retry_after;
-
-mod answer;
-mod confidence;
-mod in_text;
+mod ask;
+mod line;
+mod read;
 mod repair;
 
+mod converse;
+mod fill;
+pub mod quota;
+mod spent;
+
+mod confidence;
+
 mod metrics;
+
+pub mod probe;
 
 #[cfg(test)]
 pub(super) mod testing;
 
-use std::collections::BTreeSet;
 use std::time::Duration;
 
-use serde_json::{Map, Value};
+use super::{Answer, Request, Verdict};
+use crate::decision::{DecidedBy, HandoffReason, Repair, TokenUse};
+use crate::types::{Confidence, Deadline};
 
-use super::{Answer, Proposal, Request, Verdict, ground};
-use crate::args::validate;
-use crate::catalog::Tool;
-use crate::decision::{DecidedBy, Degraded, HandoffReason, TokenUse};
-use crate::types::{Confidence, Deadline, Problem};
+use converse::Conversation;
+use line::{Budget, Line, Spot};
+use metrics::Number;
+use quota::Quota;
+use spent::Spent;
 
-use budget::Budget;
-use call::Line;
-use prompt::Prompt;
-use repair::{Dialogue, Step};
-use shortlist::Shortlist;
-use wording::Wording;
-
-pub use wording::PROMPT_VERSION;
+pub use ask::{PROMPT_VERSION, estimate_tokens, prompt_text};
 
 /// How the model is asked to answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -54,6 +47,37 @@ pub enum AnswerMode {
     Functions,
     /// A JSON-schema answer: tool name and arguments.
     JsonSchema,
+    /// A JSON-schema answer of the tool name alone; the arguments are read off the conversation or asked for.
+    ChooseThenFill,
+}
+
+impl AnswerMode {
+    /// Example turns where the settings name no number.
+    fn usual_examples(self) -> usize {
+        match self {
+            Self::Functions | Self::JsonSchema => 0,
+            Self::ChooseThenFill => 4,
+        }
+    }
+
+    /// How many of the calls a request allows can be planned.
+    fn max_calls(self, allowed: usize) -> usize {
+        match self {
+            Self::Functions | Self::JsonSchema => allowed,
+            Self::ChooseThenFill => 1,
+        }
+    }
+}
+
+impl AnswerMode {
+    /// As in the configuration.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Functions => "functions",
+            Self::JsonSchema => "json_schema",
+            Self::ChooseThenFill => "choose_then_fill",
+        }
+    }
 }
 
 /// A key that never shows itself.
@@ -75,35 +99,62 @@ impl std::fmt::Debug for ApiKey {
     }
 }
 
+/// One endpoint and how it is talked to.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Settings {
+pub struct EndpointSettings {
     /// Such as `https://api.openai.com/v1`.
     pub base_url: String,
     pub model: String,
     pub api_key: Option<ApiKey>,
     pub mode: AnswerMode,
-    pub temperature: f32,
+    /// Most tools in one prompt.
+    pub max_tools: usize,
+    /// Ask for the probabilities of the answer's tokens.
+    pub logprobs: bool,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub struct Settings {
+    /// In the order in which they are asked; never empty.
+    pub endpoints: Vec<EndpointSettings>,
+    /// Not sent when absent.
+    pub temperature: Option<f32>,
+    /// Not sent when absent.
     pub seed: Option<i64>,
     /// Per HTTP attempt.
     pub timeout: Duration,
-    /// HTTP attempts per decision, first one included.
+    /// HTTP attempts per decision, first one included, whichever endpoint they go to.
     pub max_attempts: u32,
+    /// Prompt and answer tokens per decision, beyond which nothing more is asked; 0: no limit.
+    pub max_tokens: u32,
     /// Re-asks after the first answer.
     pub max_repairs: u32,
     pub max_completion_tokens: u32,
-    /// Most tools in one prompt.
-    pub max_tools: usize,
-    /// Requests to the endpoint at a time.
+    /// Estimated tokens that the cards of one prompt may take together before they are shortened; 0 for any number.
+    pub card_tokens: usize,
+    /// Example turns in a prompt; the mode's own number when not given.
+    pub examples: Option<usize>,
+    /// Requests to one endpoint at a time.
     pub concurrency: usize,
     /// Requests waiting for a free place beyond which further ones are refused.
     pub queue: usize,
+    /// Requests to one endpoint per minute; 0: no limit.
+    pub requests_per_minute: u32,
+    /// Send a second request beside one that is slower than 95 of 100.
+    pub hedge: bool,
     /// Consecutive failures that open the breaker.
     pub breaker_failures: u32,
     /// Within this window, and how long the breaker stays open.
     pub breaker_window: Duration,
+    pub quota: quota::Settings,
 }
 
-#[derive(Debug, thiserror::Error)]
+/// Said of a decision the LLM had no time for: another request with more of it asks again.
+pub const NO_TIME: &str = "the LLM had no time left to answer";
+/// Most endpoints: their numbers are labels of metrics.
+pub const MOST_ENDPOINTS: usize = 8;
+
+#[derive(Debug, Clone, thiserror::Error)]
 pub enum LlmError {
     #[error("no answer from the LLM within the deadline")]
     Deadline,
@@ -115,22 +166,40 @@ pub enum LlmError {
     Refused(String),
 }
 
-/// A client for one endpoint with its breaker and limits.
+/// No answer: why, and what was spent on it in vain.
+#[derive(Debug, thiserror::Error)]
+#[error("the LLM gave no usable answer")]
+pub struct Failed {
+    #[source]
+    pub error: LlmError,
+    pub tokens: TokenUse,
+    pub llm_calls: u32,
+    pub repairs: Vec<Repair>,
+    pub notes: Vec<String>,
+}
+
+impl Failed {
+    fn unasked(error: LlmError) -> Self {
+        Self { error, tokens: TokenUse::default(), llm_calls: 0, repairs: Vec::new(), notes: Vec::new() }
+    }
+}
+
+/// Clients for the endpoints with their breakers and limits.
 pub struct Llm {
     settings: Settings,
-    line: Line,
+    lines: Vec<Line>,
+    quota: Quota,
 }
 
 impl Llm {
     /// # Errors
     /// A message for the operator when the settings cannot be used (bad URL).
     pub fn new(settings: Settings) -> Result<Self, String> {
-        let least = match settings.mode {
-            AnswerMode::Functions => shortlist::CONTROLS + 1,
-            AnswerMode::JsonSchema => 1,
-        };
-        if settings.max_tools < least {
-            return Err(format!("llm.max_tools must be at least {least}: declining and asking are functions too"));
+        if settings.endpoints.is_empty() {
+            return Err("an LLM needs an endpoint: set llm.base_url".into());
+        }
+        if settings.endpoints.len() > MOST_ENDPOINTS {
+            return Err(format!("at most {MOST_ENDPOINTS} LLM endpoints can be asked"));
         }
         if settings.max_attempts == 0 {
             return Err("llm.max_attempts must be at least 1".into());
@@ -138,105 +207,109 @@ impl Llm {
         if settings.timeout.is_zero() {
             return Err("llm.timeout_ms must be at least 1".into());
         }
-        let line = Line::new(&settings)?;
-        Ok(Self { settings, line })
+        let lines = settings.endpoints.iter().enumerate().map(|(index, endpoint)| {
+            let number = Number::of(index);
+            line(number, endpoint, &settings)
+                .map_err(|why| if settings.endpoints.len() > 1 { format!("endpoint {number}: {why}") } else { why })
+        });
+        let lines = lines.collect::<Result<_, _>>()?;
+        Ok(Self { lines, quota: Quota::new(settings.quota.clone()), settings })
     }
 
-    /// Everything about this decider that may change a decision: endpoint, model, answer mode, prompt version.
+    /// Everything about this decider that may change a decision: endpoints, models, answer modes, what prompts hold.
     pub fn fingerprint(&self) -> String {
-        let Settings { base_url, model, mode, .. } = &self.settings;
-        format!("{base_url} {model} {mode:?} {PROMPT_VERSION}")
+        let endpoint = |endpoint: &EndpointSettings| {
+            let EndpointSettings { base_url, model, mode, logprobs, .. } = endpoint;
+            format!("{base_url} {model} {mode:?} {logprobs}")
+        };
+        let endpoints: Vec<String> = self.settings.endpoints.iter().map(endpoint).collect();
+        let Settings { card_tokens, examples, .. } = &self.settings;
+        format!("{} {PROMPT_VERSION} {card_tokens} {examples:?}", endpoints.join(" "))
     }
 
-    /// Cancel safe: dropping the future aborts the HTTP exchange under way.
+    /// Asks the endpoints in order until one answers. Cancel safe: dropping the future aborts the HTTP exchange under
+    /// way.
     ///
     /// # Errors
-    /// [`LlmError`] when the endpoint gave no usable answer; a bad answer ends as a verdict, not as an error.
-    pub async fn decide(&self, request: &Request<'_>, deadline: Deadline) -> Result<Answer, LlmError> {
-        let settings = &self.settings;
-        let wording = Wording::of(request.query.language);
-        let list = Shortlist::new(request, settings.max_tools, settings.mode);
-        let mut prompt = Prompt::new(request, &list, settings.mode, wording);
-        let mut degraded = BTreeSet::new();
-        if list.cut > 0 {
-            degraded.insert(Degraded::TruncatedTools);
-            tracing::warn!(cut = list.cut, max_tools = settings.max_tools, "tools left out of the prompt");
+    /// [`Failed`] when none gave a usable answer; a bad answer ends as a verdict, not as an error, and so do a quota and
+    /// a budget that are used up.
+    pub async fn decide(&self, request: &Request<'_>, deadline: Deadline) -> Result<Answer, Failed> {
+        // Nobody pays for a question that cannot be asked.
+        if !self.lines.iter().any(Line::is_ready) {
+            return Err(Failed::unasked(LlmError::Unavailable("the circuit breaker is open".into())));
         }
-        if prompt.cut_history {
-            degraded.insert(Degraded::TruncatedHistory);
-        }
-        let prompt_hash = prompt.hash();
-        let mut budget = Budget::new(deadline, settings.timeout, settings.max_attempts);
-        let mut dialogue = Dialogue::new(&list, wording, request.max_calls, settings.max_repairs);
-        let mut tokens = TokenUse::default();
-        let verdict = self.converse(request, &list, &mut prompt, &mut budget, &mut dialogue, &mut tokens).await?;
-        let repairs = dialogue.repairs.len();
-        Ok(Answer {
-            confidence: confidence_in(&verdict, request, dialogue.from_text, repairs),
-            verdict,
-            decided_by: DecidedBy::Llm,
-            degraded,
-            tokens,
-            llm_calls: budget.spent,
-            repairs: dialogue.repairs,
-            prompt_hash,
-            prompt_version: PROMPT_VERSION.into(),
-            model: settings.model.clone(),
-            notes: dialogue.notes.into_iter().map(str::to_owned).collect(),
-        })
-    }
-
-    /// Asks until there is a verdict.
-    async fn converse(
-        &self,
-        request: &Request<'_>,
-        list: &Shortlist<'_>,
-        prompt: &mut Prompt,
-        budget: &mut Budget,
-        dialogue: &mut Dialogue<'_>,
-        tokens: &mut TokenUse,
-    ) -> Result<Verdict, LlmError> {
-        let read = |body: &Value| answer::read(body, self.settings.mode, &|name| list.resolve(name).is_some());
-        let check = |tool: &Tool, arguments: Map<String, Value>| propose(request, tool, arguments);
-        loop {
-            let completion = match self.line.ask(prompt.body(&self.settings), budget, &read).await {
-                Ok(completion) => completion,
-                // An earlier answer may have left something to ask the user for.
-                Err(error) => return dialogue.give_up().ok_or(error),
+        let charge = match self.quota.admit(request.tenant) {
+            Ok(charge) => charge,
+            Err(refusal) => return Ok(handoff(refusal.to_string())),
+        };
+        let budget = Budget::new(deadline, self.settings.timeout, self.settings.max_attempts);
+        let mut spent = Spent::new(budget, self.settings.max_tokens, charge);
+        let several = self.lines.len() > 1;
+        let mut failure = None;
+        for (spot, endpoint) in Spot::all(&self.lines).zip(&self.settings.endpoints) {
+            if failure.is_some() && !spent.may_ask() {
+                break;
+            }
+            let before = spent.budget.spent;
+            let conversation = Conversation { settings: &self.settings, endpoint, spot, request };
+            // Boxed: it is the deepest part of every future that routes, and types nested too deeply do not compile.
+            let error = match Box::pin(conversation.hold(&mut spent)).await {
+                Ok(mut answer) => {
+                    if several {
+                        answer.notes.push(format!("endpoint {} answered", spot.number()));
+                    }
+                    return Ok(answer);
+                }
+                Err(error) => error,
             };
-            metrics::tokens(completion.usage.prompt, completion.usage.completion);
-            tokens.prompt = tokens.prompt.saturating_add(completion.usage.prompt);
-            tokens.completion = tokens.completion.saturating_add(completion.usage.completion);
-            match dialogue.step(&completion, &check) {
-                Step::Calls(proposals) => return Ok(Verdict::Call(proposals)),
-                Step::End(verdict) => return Ok(verdict),
-                Step::ReAsk { answer, complaint } => prompt.push_reask(&answer, &complaint),
+            if several {
+                spent.notes.push(format!("endpoint {}: {error}", spot.number()));
             }
-            if !budget.has_attempt() {
-                return Ok(dialogue.give_up().unwrap_or(Verdict::Handoff(HandoffReason::Budget)));
+            if matches!(error, LlmError::Deadline) {
+                return Err(spent.failed(error));
+            }
+            let was_asked = spent.budget.spent > before;
+            failure = Some(failure.map_or(error.clone(), |earlier| graver(earlier, error, was_asked)));
+        }
+        Err(spent.failed(failure.expect("there is an endpoint, and each one ends with an answer or an error")))
+    }
+}
+
+fn line(number: Number, endpoint: &EndpointSettings, settings: &Settings) -> Result<Line, String> {
+    let least = match endpoint.mode {
+        AnswerMode::Functions => ask::CONTROLS + 1,
+        AnswerMode::JsonSchema | AnswerMode::ChooseThenFill => 1,
+    };
+    if endpoint.max_tools < least {
+        return Err(format!("llm.max_tools must be at least {least}: declining and asking are functions too"));
+    }
+    Line::new(number, endpoint, settings)
+}
+
+/// What two endpoints in a row amount to: one that works but has no room is worth coming back to; one that was not even
+/// asked says less than one that was.
+fn graver(earlier: LlmError, later: LlmError, later_was_asked: bool) -> LlmError {
+    match (&earlier, &later) {
+        (LlmError::Overloaded, _) => earlier,
+        (_, LlmError::Overloaded) => later,
+        (
+            LlmError::Unavailable(_) | LlmError::Refused(_) | LlmError::Deadline,
+            LlmError::Unavailable(_) | LlmError::Refused(_) | LlmError::Deadline,
+        ) => {
+            if later_was_asked {
+                later
+            } else {
+                earlier
             }
         }
     }
 }
 
-fn propose(request: &Request<'_>, tool: &Tool, mut arguments: Map<String, Value>) -> Result<Proposal, Box<Problem>> {
-    session::fill(&mut arguments, tool, request.session);
-    let checked = validate(&tool.schema, &Value::Object(arguments))?;
-    let (query, history, session) = (request.query, request.history, request.session);
-    let origins = ground::trace(checked.args.as_map(), &tool.schema, query, history, session, &checked.defaulted);
-    Ok(Proposal { tool: tool.id().clone(), checked, origins })
-}
-
-fn confidence_in(verdict: &Verdict, request: &Request<'_>, from_text: bool, repairs: usize) -> Confidence {
-    match verdict {
-        // A plan is as sure as its least sure call.
-        Verdict::Call(proposals) => proposals
-            .iter()
-            .map(|proposal| confidence::agreement(&proposal.tool, request.candidates, repairs))
-            .reduce(|a, b| if b < a { b } else { a })
-            .unwrap_or(Confidence::ZERO),
-        Verdict::Clarify { .. } | Verdict::NoTool(_) if from_text => Confidence::new(confidence::TEXT),
-        Verdict::Clarify { .. } | Verdict::NoTool(_) => confidence::repaired(confidence::CONTROL, repairs),
-        Verdict::Handoff(_) => Confidence::ZERO,
+/// Over to a person, before anything was asked.
+fn handoff(note: String) -> Answer {
+    Answer {
+        decided_by: DecidedBy::Llm,
+        notes: vec![note],
+        ..Answer::local(Verdict::Handoff(HandoffReason::Budget), Confidence::ZERO)
     }
 }

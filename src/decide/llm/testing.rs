@@ -6,58 +6,49 @@ use std::time::Duration;
 use serde_json::{Map, Value, json};
 
 use super::super::Request;
-use super::{AnswerMode, Settings};
+use super::{AnswerMode, EndpointSettings, Settings};
 use crate::catalog::Tool;
 use crate::decide::confidence::Model;
 use crate::text::normalise;
-use crate::tool::{Boundary, Description, Execution, SideEffect, ToolCard};
+use crate::tool::{Boundary, Description, SideEffect, ToolCard};
 use crate::types::{Candidate, Score, ToolId, Turn};
 
 pub fn settings(url: &str) -> Settings {
-    Settings {
+    let endpoint = EndpointSettings {
         base_url: url.into(),
         model: "test-model".into(),
         api_key: None,
         mode: AnswerMode::Functions,
-        temperature: 0.0,
+        max_tools: 128,
+        logprobs: false,
+    };
+    Settings {
+        endpoints: vec![endpoint],
+        temperature: Some(0.0),
         seed: Some(7),
         timeout: Duration::from_secs(1),
         max_attempts: 4,
+        max_tokens: 0,
         max_repairs: 2,
         max_completion_tokens: 256,
-        max_tools: 128,
+        card_tokens: 6_000,
+        examples: None,
         concurrency: 4,
         queue: 16,
+        requests_per_minute: 0,
+        hedge: false,
         breaker_failures: 6,
         breaker_window: Duration::from_secs(30),
+        quota: super::quota::Settings::default(),
     }
 }
 
 pub fn card(name: &str, parameters: Value) -> ToolCard {
     ToolCard {
-        id: ToolId::new(name),
-        name: name.into(),
         source: "shop".into(),
         version: "1".into(),
-        domain: None,
-        tags: Vec::new(),
         description: Description { what: format!("Does {name}."), ..Description::default() },
-        examples: Vec::new(),
-        parameters,
-        side_effect: SideEffect::Read,
-        side_effect_declared: true,
-        idempotent: true,
-        execution: Execution::Caller,
-        confirmation: None,
-        scopes: Vec::new(),
-        timeout: None,
-        requires: Vec::new(),
-        conflicts_with: Vec::new(),
-        fallback: None,
-        result_fields: Vec::new(),
-        result_enums: BTreeMap::new(),
-        idempotency_ttl: None,
-        owner: None,
+        ..ToolCard::reading(name, parameters)
     }
 }
 
@@ -101,6 +92,7 @@ impl Shop {
     pub fn request<'a>(&'a self, utterance: &str, tools: &'a [&'a Tool]) -> Request<'a> {
         Request {
             query: Box::leak(Box::new(normalise(utterance).unwrap())),
+            tenant: "local",
             history: &self.history,
             session: &self.session,
             tools,

@@ -141,7 +141,7 @@ fn without_asides(text: &str) -> String {
 }
 
 fn is_named(tool: &Tool, boundary: &Boundary) -> bool {
-    boundary.use_tool.as_deref().is_some_and(|name| tool.card.name == name || tool.id().as_str() == name)
+    boundary.use_tool.as_deref().is_some_and(|name| tool.is_called(name))
 }
 
 #[cfg(test)]

@@ -21,7 +21,7 @@ pub use extract::{Extraction, extract};
 pub use pin::pin;
 pub use resume::{Resumed, resume};
 
-use verdict::clarify;
+pub(super) use verdict::clarify;
 
 /// From which confidence on the local decider acts.
 #[derive(Debug, Clone, PartialEq)]

@@ -61,7 +61,7 @@ pub(super) fn further_calls(best: &Weighed<'_>) -> Vec<Proposal> {
 }
 
 /// A question about everything that is missing or does not fit; what fits is kept.
-pub(super) fn clarify(tool: &Tool, mut arguments: Map<String, Value>, fields: Vec<FieldProblem>) -> Verdict {
+pub(in crate::decide) fn clarify(tool: &Tool, mut arguments: Map<String, Value>, fields: Vec<FieldProblem>) -> Verdict {
     let at_fault: BTreeSet<&str> =
         fields.iter().filter_map(|field| field.path.strip_prefix('/')?.split('/').next()).collect();
     arguments.retain(|name, _| !at_fault.contains(name.as_str()));

@@ -8,19 +8,19 @@ use std::collections::{BTreeMap, BTreeSet};
 use sha2::{Digest, Sha256};
 
 use super::point::{Point, SIGNALS};
-use super::sets::Set;
 use super::{Options, Recall};
 use crate::decision::log::Target;
 use crate::evaluate::plan::{self, Examples, Selection};
 use crate::evaluate::rows::{self, Row};
 use crate::evaluate::run::request;
 use crate::evaluate::score_prefilter::{self, CUTS, Ranked};
+use crate::evaluate::sets::Set;
 use crate::evaluate::tools::Tools;
 use crate::evaluate::{EvalError, Progress, Stage};
 use crate::index::IndexError;
 use crate::pipeline::{Reading, Router, Settings};
 use crate::retrieve::{self, Basis, Embedded, Fusion, Scored, SignalValues, TextSignals};
-use crate::types::{Caller, Deadline, Signal};
+use crate::types::{Caller, Deadline, Signal, Spread};
 
 /// Best tools by each signal of the whole that are looked at, and by each of a clause.
 const BY_WHOLE: usize = 40;
@@ -233,8 +233,9 @@ impl Text {
         let weighed = |kind: &Signal| *kind != Signal::Boundary || text.borders_weigh;
         for (column, kind) in KINDS.into_iter().enumerate().filter(|(_, kind)| weighed(kind)) {
             if let Some(signal) = text.signals.iter().find(|signal| signal.kind == kind) {
-                let standard = retrieve::standardise(&signal.values);
-                lines.iter_mut().zip(looked_at).for_each(|(line, at)| line[column] = f64::from(standard[*at]));
+                let spread = Spread::of(&signal.values);
+                let standard = |at: usize| f64::from(spread.standardise(signal.values[at]));
+                lines.iter_mut().zip(looked_at).for_each(|(line, at)| line[column] = standard(*at));
             }
         }
         Self { length: f64::from(retrieve::length(text.words)), lines }

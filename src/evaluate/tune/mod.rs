@@ -10,7 +10,6 @@ mod fit;
 mod gaps;
 mod point;
 mod report;
-mod sets;
 #[cfg(test)]
 mod tests;
 
@@ -20,6 +19,7 @@ use std::path::{Path, PathBuf};
 pub use gaps::ShortlistFigures;
 pub use report::Tuned;
 
+use super::sets::{self, SetsError};
 use super::{EvalError, Progress};
 use crate::embed::{TableError, replace_table_in};
 use crate::pipeline::Settings;
@@ -43,11 +43,8 @@ pub struct Options {
 
 #[derive(Debug, thiserror::Error)]
 pub enum TuneError {
-    #[error(
-        "{} holds no labelled set{}: a folder with registry.yaml or tools.jsonl, and queries.dev.jsonl",
-        .sets.display(), .named.as_ref().map(|name| format!(" `{name}`")).unwrap_or_default()
-    )]
-    NoSet { sets: PathBuf, named: Option<String> },
+    #[error(transparent)]
+    Sets(#[from] SetsError),
     #[error("set {set}: {source}")]
     Set { set: String, source: EvalError },
     #[error(transparent)]
@@ -62,7 +59,7 @@ impl TuneError {
     /// Whether the input or the configuration is at fault rather than the run.
     pub fn is_input(&self) -> bool {
         match self {
-            Self::NoSet { .. } | Self::TooFew | Self::Write { .. } => true,
+            Self::Sets(_) | Self::TooFew | Self::Write { .. } => true,
             Self::Set { source, .. } | Self::Read(source) => source.is_input(),
         }
     }
@@ -113,7 +110,7 @@ pub async fn tune(
 ) -> Result<Tuned, TuneError> {
     let mut by_encoder: BTreeMap<String, BTreeMap<String, Vec<Case>>> = BTreeMap::new();
     let mut notices = Vec::new();
-    for set in sets::chosen(options)? {
+    for set in sets::chosen(&options.sets, &options.only)? {
         let read = cases::read(&set, options, settings, &|at| progress(&set.name, at)).await;
         let read = read.map_err(|source| TuneError::Set { set: set.name.clone(), source })?;
         notices.extend(read.notices.into_iter().map(|notice| format!("{}: {notice}", set.name)));

@@ -33,7 +33,9 @@ fn outcome(outcome: &Outcome) -> ProtoOutcome {
         Outcome::Call { calls } => ProtoOutcome::Call(proto::Call { calls: calls.iter().map(planned_call).collect() }),
         Outcome::Clarify(question) => ProtoOutcome::Clarify(clarify(question)),
         Outcome::NoTool { reason } => ProtoOutcome::NoTool(proto::NoTool { reason: reason.as_str().into() }),
-        Outcome::Handoff { reason } => ProtoOutcome::Handoff(proto::Handoff { reason: reason.as_str().into() }),
+        Outcome::Handoff { reason, message } => {
+            ProtoOutcome::Handoff(proto::Handoff { reason: reason.as_str().into(), message: message.clone() })
+        }
     }
 }
 
@@ -80,6 +82,7 @@ fn trace(trace: &Trace) -> proto::Trace {
         prompt_version: trace.prompt_version.clone(),
         model: trace.model.clone(),
         llm_calls: trace.llm_calls,
+        choice_probability: trace.choice_probability.map(widen),
         repairs: trace.repairs.iter().map(repair).collect(),
         cache: trace.cache.clone(),
         stored: trace.stored,
@@ -115,10 +118,9 @@ fn repair(repair: &Repair) -> proto::Repair {
 }
 
 fn problem(problem: &Problem) -> proto::Problem {
-    let code = serde_json::to_value(problem.code).ok();
     proto::Problem {
         status: problem.status.clone(),
-        code: code.as_ref().and_then(Value::as_str).unwrap_or_default().into(),
+        code: problem.code.as_str().into(),
         message: problem.message.clone(),
         fields: problem
             .fields

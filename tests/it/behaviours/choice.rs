@@ -14,7 +14,7 @@ use pointsman::embed::Encoders;
 use pointsman::pipeline::{RouteError, RouteRequest};
 use pointsman::retrieve::stable_order;
 use pointsman::text::normalise;
-use pointsman::types::{Caller, Candidate, Deadline, Evidence, Score};
+use pointsman::types::{Caller, Candidate, Deadline, Evidence, Role, Score, Turn};
 use serde_json::{Map, json};
 use tokio::task::JoinSet;
 
@@ -69,6 +69,7 @@ async fn sb_056_noise_in_the_scores_leaves_the_prompt_as_it_is() {
         let tools = stable_order(&catalog, &candidates);
         let request = Request {
             query: &query,
+            tenant: "local",
             history: &[],
             session: &session,
             tools: &tools,
@@ -209,7 +210,8 @@ async fn sb_066_borders_act_in_both_directions() {
     }
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+/// On one thread, whose clock can be moved.
+#[tokio::test(flavor = "current_thread")]
 async fn sb_067_open_model_calls_are_limited_and_the_rest_waits_or_is_told() {
     let llm = ScriptedLlm::start([delay(300, call("get_account_overview", json!({})))]).await;
     let limits = [("llm.concurrency", "4"), ("llm.queue", "16"), ("route.deadline_ms", "60000")];
@@ -228,6 +230,71 @@ async fn sb_067_open_model_calls_are_limited_and_the_rest_waits_or_is_told() {
     }
     for refusal in refused {
         assert!(matches!(refusal, Err(RouteError::Overloaded)), "{refusal:?}");
+    }
+
+    // Six a minute: one every ten seconds, of a clock that is moved by hand.
+    let llm = ScriptedLlm::start([call("get_account_overview", json!({}))]).await;
+    let shop =
+        Arc::new(Shop::with_llm(&llm, &[("llm.requests_per_minute", "6"), ("route.deadline_ms", "60000")]).await);
+    let ask = |seconds: u64| {
+        let shop = Arc::clone(&shop);
+        async move {
+            let deadline = Deadline::after(Duration::from_secs(seconds));
+            shop.router.route(uncached("我有多少积分呀"), &Caller::local(), deadline).await
+        }
+    };
+    assert_eq!(ask(60).await.unwrap().decided_by, DecidedBy::Llm);
+    assert!(matches!(ask(5).await, Err(RouteError::Overloaded)), "its turn would come too late, so it is told at once");
+    let patient = tokio::spawn(ask(40));
+    // Long enough for it to come to the limit; were it late, it would wait less.
+    tokio::time::sleep(Duration::from_millis(500)).await;
+    assert_eq!(llm.calls(), 1, "it waits");
+    tokio::time::pause();
+    tokio::time::advance(Duration::from_secs(10)).await;
+    tokio::time::resume();
+    assert_eq!(patient.await.unwrap().unwrap().decided_by, DecidedBy::Llm);
+    assert_eq!(llm.calls(), 2);
+}
+
+#[tokio::test]
+async fn sb_062_the_prompt_allows_none_draws_borders_and_says_when_to_stop() {
+    const TOKEN: &str = "ct_4f0c2a9be17d6358";
+    let cancel = json!({"order_id": ORDER, "confirm_token": TOKEN});
+    let turn = |role, content: &str| Turn { role, content: content.into() };
+    let done = |wish: &str, yes: &str| {
+        let preview =
+            json!({"tool": "preview_cancel_order", "ok": true, "data": {"order_id": ORDER, "confirm_token": TOKEN}});
+        let result = json!({"tool": "cancel_order", "ok": true, "data": {"order_id": ORDER, "done": true}});
+        vec![
+            turn(Role::User, wish),
+            turn(Role::Tool, &preview.to_string()),
+            turn(Role::User, yes),
+            turn(Role::Tool, &result.to_string()),
+        ]
+    };
+    for (wish, yes, border, stop) in [
+        ("SO-20260418000736 取消订单", "确认取消", "不适用：", "事情办完就停"),
+        ("cancel SO-20260418000736", "yes, go ahead and cancel it", "Not for: ", "Stop when the work is done"),
+    ] {
+        let llm = ScriptedLlm::start([call("no_tool", json!({})), call("cancel_order", cancel.clone())]).await;
+        let shop = Shop::with_llm(&llm, &[("prefilter.signals", "lexical")]).await;
+        // The model keeps to the rule: no further call, no further question.
+        let ask = || RouteRequest { history: done(wish, yes), ..uncached(yes) };
+        let decision = shop.ask(ask()).await;
+        assert!(matches!(decision.outcome, Outcome::NoTool { .. }), "{:?}", decision.outcome);
+        assert_eq!(llm.calls(), 1);
+        let prompt = llm.requests()[0].clone();
+        let system = prompt["messages"][0]["content"].as_str().unwrap();
+        assert!(system.contains(stop) && system.contains("\"done\": true") && system.contains("no_tool"), "{system}");
+        let functions = prompt["tools"].to_string();
+        assert!(functions.contains("\"no_tool\"") && functions.contains(border), "{functions}");
+        assert!(prompt["messages"][1]["content"].as_str().unwrap().contains("done"));
+
+        // One that does not is not followed.
+        let decision = shop.ask(ask()).await;
+        assert!(matches!(decision.outcome, Outcome::NoTool { .. }), "{:?}", decision.outcome);
+        assert!(decision.trace.notes.iter().any(|note| note.contains("not made again")), "{:?}", decision.trace.notes);
+        assert_eq!(llm.calls(), 2);
     }
 }
 

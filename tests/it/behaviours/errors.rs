@@ -14,6 +14,69 @@ fn user(content: &str) -> Turn {
     Turn { role: Role::User, content: content.into() }
 }
 
+/// The turns after which a tool has failed with `error`, reported in one of the usual shapes.
+fn failed(tool: &str, error: &serde_json::Value) -> Vec<Turn> {
+    let body = json!({"tool": tool, "ok": false, "args": {"order_id": ORDER}, "error": error});
+    vec![user("SO-20260418000736"), Turn { role: Role::Tool, content: body.to_string() }]
+}
+
+/// What the second question to the model, or the trace, says about calling `tool` again after it failed with `code`:
+/// code, status, retryable, repairable, questions asked, and whether the very call went out again.
+async fn again_after(tool: &str, code: &str) -> (String, String, bool, bool, usize, bool) {
+    let llm = ScriptedLlm::start([call(tool, json!({"order_id": ORDER}))]).await;
+    let shop = Shop::with_llm(&llm, WORDS_ALONE).await;
+    let error = json!({"code": code, "message": "Traceback: no\nat orders.rs:12", "stack": "at orders.rs:12"});
+    let history = failed(tool, &error);
+    let decision = shop.ask(RouteRequest { history, ..uncached("SO-20260418000736 再看一下") }).await;
+    let prompt = llm.requests()[0].to_string();
+    assert!(prompt.contains(code) && !prompt.contains("orders.rs"), "the model reads the one error body: {prompt}");
+    let repeated = match &decision.outcome {
+        Outcome::Call { calls } => calls.iter().any(|call| call.tool.as_str() == tool),
+        Outcome::Clarify(_) | Outcome::NoTool { .. } | Outcome::Handoff { .. } => false,
+    };
+    let problem = decision.trace.repairs.first().map(|repair| repair.problem.clone());
+    let problem = problem.unwrap_or_else(|| pointsman::types::Problem::reported(&json!({"error": error})).unwrap());
+    (problem.code.as_str().into(), problem.status, problem.retryable, problem.repairable, llm.calls(), repeated)
+}
+
+const WORDS_ALONE: &[(&str, &str)] = &[("prefilter.signals", "lexical")];
+
+#[tokio::test]
+async fn sb_082_an_error_has_a_stable_code() {
+    // A missing field and an unknown tool are found here.
+    let code = async |step, utterance: &str| {
+        let llm = ScriptedLlm::start([step]).await;
+        let decision = Shop::with_llm(&llm, WORDS_ALONE).await.route(utterance).await;
+        serde_json::to_value(&decision.trace.repairs[0].problem.code).unwrap()
+    };
+    let untitled = call("change_invoice_title", json!({"order_id": ORDER}));
+    assert_eq!(code(untitled, "SO-20260418000736的发票抬头写错了").await, "INVALID_ARGS");
+    assert_eq!(code(call("launch_rocket", json!({})), "my parcel").await, "UNKNOWN_TOOL");
+    // An unknown order and one that is too late are the tool's findings, and keep its codes.
+    let (found, status, ..) = again_after("get_order", "ORDER_NOT_FOUND").await;
+    assert_eq!((found.as_str(), status.as_str()), ("ORDER_NOT_FOUND", "not_found"));
+    let (found, status, ..) = again_after("preview_cancel_order", "ORDER_ALREADY_SHIPPED").await;
+    assert_eq!((found.as_str(), status.as_str()), ("ORDER_ALREADY_SHIPPED", "too_late"));
+}
+
+#[tokio::test]
+async fn sb_085_an_error_says_whether_a_retry_makes_sense() {
+    let rows = [
+        // Not the same call, but other arguments: the model is told, and stops when it repeats itself.
+        ("INVALID_ARGS", "bad_params", false, true, 2, false),
+        ("ORDER_NOT_FOUND", "not_found", false, true, 2, false),
+        // The same call may succeed now.
+        ("TIMEOUT", "timeout", true, false, 1, true),
+        // Neither: nobody is asked again.
+        ("PERMISSION_DENIED", "permission_denied", false, false, 1, false),
+        ("ORDER_ALREADY_SHIPPED", "too_late", false, false, 1, false),
+    ];
+    for (code, status, retryable, repairable, questions, repeated) in rows {
+        let found = again_after("get_order", code).await;
+        assert_eq!(found, (code.into(), status.into(), retryable, repairable, questions, repeated));
+    }
+}
+
 #[tokio::test]
 async fn sb_083_an_error_names_the_fields_at_fault() {
     let llm = ScriptedLlm::start([call("change_invoice_title", json!({"order_id": ORDER}))]).await;

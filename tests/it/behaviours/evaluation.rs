@@ -8,6 +8,7 @@ use tonic::Code;
 
 use crate::support::RegistryFile;
 use crate::support::cli::{self, WORDS_ALONE};
+use crate::support::scripted_llm::{ScriptedLlm, call};
 use crate::support::server::TestServer;
 use crate::support::shop::{Shop, dev_rows, result, settings, uncached};
 
@@ -47,6 +48,32 @@ fn sb_063_wrong_choices_are_grouped_by_pair() {
     assert!(!plain.contains("wrong choices"), "{plain}");
     let (code, _, err) = run(&["--confusions", "--stage", "prefilter"]);
     assert_eq!(code, 2, "{err}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn sb_065_a_wrong_tool_goes_on_the_list_and_is_not_asked_about_again() {
+    // Valid arguments of the wrong tool: no retry of ours would find out.
+    let llm = ScriptedLlm::start([call("list_coupons", json!({}))]).await;
+    let queries = RegistryFile::new(
+        "queries.jsonl",
+        "{\"id\":\"zh\",\"query\":\"我有多少积分\",\"gold\":[\"get_account_overview\"]}\n\
+         {\"id\":\"en\",\"query\":\"how many points do I have\",\"gold\":[\"get_account_overview\"]}\n",
+    );
+    let registry = crate::support::shop().display().to_string();
+    let url = format!("llm.base_url={}", llm.url());
+    let (code, out, err) = tokio::task::spawn_blocking(move || {
+        let fixed =
+            ["eval", "--registry", &registry, "--queries", queries.as_str(), "--confusions", "--format", "json"];
+        cli::run(&[&fixed[..], &WORDS_ALONE[..], &["--set", &url, "--set", "llm.model=scripted"]].concat())
+    })
+    .await
+    .unwrap();
+    assert_eq!(code, 0, "{err}");
+    let report: Value = serde_json::from_str(&out).unwrap();
+    let pair = &report["confusions"]["pairs"][0];
+    assert_eq!((&pair["gold"], &pair["chosen"]), (&json!("get_account_overview"), &json!("list_coupons")));
+    assert_eq!((&pair["count"], pair["sentences"].as_array().unwrap().len()), (&json!(2), 2));
+    assert_eq!(llm.calls(), 2, "one question a row");
 }
 
 #[tokio::test]

@@ -219,7 +219,7 @@ async fn sb_037_callers_see_the_smallest_set_of_tools() {
     let llm = ScriptedLlm::start([call("no_tool", json!({"reason": "scripted"}))]).await;
     let mut settings = served::settings(&crate::support::shop());
     decide_with(&mut settings, &llm);
-    settings.server.scopes = Some(["orders:read", "shipments:read"].map(|scope| Scope(scope.into())).to_vec());
+    settings.server.identity.scopes = Some(["orders:read", "shipments:read"].map(|scope| Scope(scope.into())).to_vec());
     let narrow = Shop::with(settings).await;
     let answer = narrow.ask(UTTERANCE).await;
     assert!(!answer.candidates().contains(&"issue_coupon"), "{:?}", answer.candidates());

@@ -3,36 +3,17 @@
 use std::collections::BTreeMap;
 
 use pointsman::catalog::Tool;
-use pointsman::tool::{Description, Execution, SideEffect, ToolCard};
+use pointsman::tool::{Description, ToolCard};
 use pointsman::types::{Candidate, Score, ToolId};
 use serde_json::{Value, json};
 
 /// A read tool of the registry `shop`.
 pub fn card(name: &str, what: &str, parameters: Value) -> ToolCard {
     ToolCard {
-        id: ToolId::new(name),
-        name: name.into(),
         source: "shop".into(),
         version: "1".into(),
-        domain: None,
-        tags: Vec::new(),
         description: Description { what: what.into(), ..Description::default() },
-        examples: Vec::new(),
-        parameters,
-        side_effect: SideEffect::Read,
-        side_effect_declared: true,
-        idempotent: true,
-        execution: Execution::Caller,
-        confirmation: None,
-        scopes: Vec::new(),
-        timeout: None,
-        requires: Vec::new(),
-        conflicts_with: Vec::new(),
-        fallback: None,
-        result_fields: Vec::new(),
-        result_enums: BTreeMap::new(),
-        idempotency_ttl: None,
-        owner: None,
+        ..ToolCard::reading(name, parameters)
     }
 }
 

@@ -1,6 +1,7 @@
 //! An OpenAI-compatible endpoint that follows a script.
 //!
-//! Each request takes the next step; the last step repeats. Plain TCP, so that a response can also stop half way.
+//! Each request takes the next step and the last one repeats, or a function makes the step of each request. Plain TCP,
+//! so that a response can also stop half way.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -86,10 +87,14 @@ fn completion(message: Value, finish_reason: &str) -> Step {
     }))
 }
 
+/// Makes the step of a request from its number (from 0) and itself.
+type Script = dyn Fn(usize, &Request) -> Step + Send + Sync;
+
 #[derive(Debug, Default)]
 struct Record {
     requests: Mutex<Vec<Request>>,
     open: AtomicUsize,
+    connections: AtomicUsize,
     peak: AtomicUsize,
     hung_up: AtomicUsize,
 }
@@ -113,10 +118,27 @@ impl ScriptedLlm {
     pub async fn start(steps: impl IntoIterator<Item = Step>) -> Self {
         let steps: Vec<Step> = steps.into_iter().collect();
         assert!(!steps.is_empty(), "a script needs a step");
+        Self::run(Arc::new(move |number: usize, _: &Request| {
+            steps.get(number).or(steps.last()).expect("checked at the start").clone()
+        }))
+        .await
+    }
+
+    /// `script` makes the step of each request, from its number (from 0) and its body.
+    pub async fn start_with(script: impl Fn(usize, &Value) -> Step + Send + Sync + 'static) -> Self {
+        Self::run(Arc::new(move |number: usize, request: &Request| script(number, &request.body))).await
+    }
+
+    /// `respond` makes the step of each request, from its head and its body.
+    pub async fn answering(respond: impl Fn(&str, &Value) -> Step + Send + Sync + 'static) -> Self {
+        Self::run(Arc::new(move |_: usize, request: &Request| respond(&request.headers, &request.body))).await
+    }
+
+    async fn run(script: Arc<Script>) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}/v1", listener.local_addr().unwrap());
         let record = Arc::new(Record::default());
-        let server = tokio::spawn(serve(listener, steps, Arc::clone(&record)));
+        let server = tokio::spawn(serve(listener, script, Arc::clone(&record)));
         Self { url, record, server }
     }
 
@@ -150,6 +172,16 @@ impl ScriptedLlm {
         self.record.peak.load(Ordering::SeqCst)
     }
 
+    /// Connections that are open now.
+    pub fn connections(&self) -> usize {
+        self.record.connections.load(Ordering::SeqCst)
+    }
+
+    /// Requests in work now.
+    pub fn in_work(&self) -> usize {
+        self.record.open.load(Ordering::SeqCst)
+    }
+
     /// Requests whose client went away while they hung.
     pub fn hung_up(&self) -> usize {
         self.record.hung_up.load(Ordering::SeqCst)
@@ -162,28 +194,32 @@ impl Drop for ScriptedLlm {
     }
 }
 
-async fn serve(listener: TcpListener, steps: Vec<Step>, record: Arc<Record>) {
+async fn serve(listener: TcpListener, script: Arc<Script>, record: Arc<Record>) {
     // Aborted together with this task.
     let mut connections = JoinSet::new();
-    let steps = Arc::new(steps);
     while let Ok((stream, _)) = listener.accept().await {
         while connections.try_join_next().is_some() {}
-        connections.spawn(answer(stream, Arc::clone(&steps), Arc::clone(&record)));
+        record.connections.fetch_add(1, Ordering::SeqCst);
+        let (script, record) = (Arc::clone(&script), Arc::clone(&record));
+        connections.spawn(async move {
+            answer(stream, script, &record).await;
+            record.connections.fetch_sub(1, Ordering::SeqCst);
+        });
     }
 }
 
 /// One request per connection. A client that breaks off ends it.
-async fn answer(mut stream: TcpStream, steps: Arc<Vec<Step>>, record: Arc<Record>) {
+async fn answer(mut stream: TcpStream, script: Arc<Script>, record: &Record) {
     let Some(request) = read_request(&mut stream).await else { return };
-    let number = {
+    let step = {
         let mut requests = record.requests.lock().unwrap();
+        let step = script(requests.len(), &request);
         requests.push(request);
-        requests.len() - 1
+        step
     };
     let open = record.open.fetch_add(1, Ordering::SeqCst) + 1;
     record.peak.fetch_max(open, Ordering::SeqCst);
-    let step = steps.get(number).unwrap_or_else(|| steps.last().expect("checked at the start"));
-    play(&mut stream, step, &record).await;
+    play(&mut stream, &step, record).await;
     record.open.fetch_sub(1, Ordering::SeqCst);
     let _ = stream.shutdown().await;
 }

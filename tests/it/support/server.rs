@@ -156,7 +156,7 @@ impl TestServer {
         let grpc = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let http = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let (grpc_addr, http_addr) = (grpc.local_addr().unwrap(), http.local_addr().unwrap());
-        let app = Arc::new(App::new(settings.server, settings.pipeline));
+        let app = Arc::new(App::new(settings.server, settings.pipeline).unwrap());
         let stop = CancellationToken::new();
         let task = tokio::spawn(serve(grpc, http, app.clone(), stop.clone()));
         let channel = Endpoint::from_shared(format!("http://{grpc_addr}")).unwrap().connect_lazy();

@@ -154,7 +154,11 @@ pub struct Row {
 
 /// The labelled utterances for development.
 pub fn dev_rows() -> Vec<Row> {
-    let text = include_str!("../../data/shop.dev.jsonl");
+    rows(include_str!("../../data/shop.dev.jsonl"))
+}
+
+/// Labelled utterances, one a line.
+pub fn rows(text: &str) -> Vec<Row> {
     text.lines()
         .map(|line| {
             let label: Value = serde_json::from_str(line).unwrap();

@@ -4,7 +4,7 @@ use serde_json::{Map, Value};
 
 use super::{Context, Extraction, Found, ids, words};
 use crate::args::{Origin, Property};
-use crate::types::Turn;
+use crate::types::{Problem, Turn};
 
 /// Turns looked back at.
 const MAX_TURNS: usize = 12;
@@ -61,7 +61,7 @@ fn results(history: &[Turn]) -> impl Iterator<Item = Result> + '_ {
         Some(Result {
             tool: whole.get("tool")?.as_str()?.to_owned(),
             args: whole.get("args").and_then(Value::as_object).cloned().unwrap_or_default(),
-            ok: whole.get("ok").and_then(Value::as_bool).unwrap_or(true),
+            ok: Problem::reported(&whole).is_none(),
             whole,
         })
     })
