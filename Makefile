@@ -14,7 +14,7 @@ PROGRAM := --bin pointsman --example demo
 EVAL_DATA ?= ../shared/data
 EVAL = target/release/pointsman report --plan docs/eval/plan.toml --published docs/eval/published.toml $(EVAL_FLAGS)
 
-.PHONY: help setup build demo eval test test-llm check lint doc bench bench-build recall deny clean-runtime
+.PHONY: help setup build demo eval test test-llm check lint doc bench bench-build recall deny soak clean-runtime
 
 help: ## List the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{ printf "  %-14s %s\n", $$1, $$2 }'
@@ -44,6 +44,9 @@ test: setup ## Run all tests (cargo-nextest where it is installed)
 	else \
 	    set -x; $(CARGO) test --release --locked --lib --bins --tests; \
 	fi
+
+soak: setup ## Drive the gate with random interleavings for longer
+	POINTSMAN_SOAK=1 $(CARGO) test --release --locked --test it -- --nocapture interleavings
 
 # A script beside the checkout starts a small model where its packages can be had: it ends with 3 where they cannot.
 LLM_SCRIPT ?= ../shared/tools/local-llm

@@ -3,7 +3,8 @@
 use std::path::PathBuf;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
-    let files = ["proto/pointsman/v1/router.proto", "proto/pointsman/v1/registry.proto"];
+    let files =
+        ["proto/pointsman/v1/router.proto", "proto/pointsman/v1/registry.proto", "proto/pointsman/v1/gate.proto"];
     for file in files {
         println!("cargo::rerun-if-changed={file}");
     }

@@ -1,4 +1,5 @@
-//! Starts a server with sample tools, routes ten utterances over gRPC, prints a table, stops the server.
+//! Starts a server with sample tools and a small shop they run at, routes ten utterances over gRPC, takes one refund
+//! through the gate, prints two tables, stops the server.
 //!
 //! `make demo` builds everything and runs it. By hand: `cargo run --release --example demo`, after
 //! `cargo build --release`. `POINTSMAN_BIN` names another program than `target/release/pointsman`; every other
@@ -6,6 +7,9 @@
 
 // A sample program: what it needs from its surroundings is read where it is used.
 #![allow(clippy::disallowed_methods)]
+
+#[path = "shop/backend/shop/mod.rs"]
+mod shop;
 
 use std::error::Error;
 use std::fs::File;
@@ -16,10 +20,15 @@ use std::sync::mpsc::{Receiver, sync_channel};
 use std::time::{Duration, Instant};
 
 use comfy_table::{ContentArrangement, Table, presets};
+use pointsman::server::proto::gate_client::GateClient;
+use pointsman::server::proto::invoke_response::Verdict;
 use pointsman::server::proto::route_response::Outcome;
 use pointsman::server::proto::router_client::RouterClient;
 use pointsman::server::proto::turn::Role;
-use pointsman::server::proto::{RouteRequest, RouteResponse, Turn};
+use pointsman::server::proto::{InvokeRequest, RouteRequest, RouteResponse, Turn, Wish};
+use serde_json::{Value, json};
+use shop::{DELIVERED, Options, Shop, UNSENT};
+use tonic::transport::Channel;
 
 const REGISTRY: &str = "examples/shop/registry.yaml";
 /// The first start embeds every card.
@@ -67,15 +76,12 @@ async fn main() -> ExitCode {
 }
 
 async fn run() -> Result<(), Box<dyn Error>> {
-    let mut server = Server::start()?;
+    let shop = Shop::start("127.0.0.1:0", Options::default()).await?;
+    let mut server = Server::start(&shop.url())?;
     println!("serving {REGISTRY} on {}\n", server.address);
-    let mut client = RouterClient::connect(format!("http://{}", server.address)).await?;
-    let mut table = Table::new();
-    table.load_style(presets::UTF8_HORIZONTAL_ONLY).set_content_arrangement(ContentArrangement::Dynamic);
-    if table.width().is_none() {
-        table.set_width(150); // not a terminal
-    }
-    table.set_header(["utterance", "outcome", "tool", "arguments", "decided by", "confidence", "ms"]);
+    let address = format!("http://{}", server.address);
+    let mut client = RouterClient::connect(address.clone()).await?;
+    let mut table = table(["utterance", "outcome", "tool", "arguments", "decided by", "confidence", "ms"]);
     for utterance in UTTERANCES {
         let request =
             RouteRequest { utterance: utterance.into(), history: earlier_turns(utterance), ..RouteRequest::default() };
@@ -84,7 +90,81 @@ async fn run() -> Result<(), Box<dyn Error>> {
         table.add_row(row(utterance, &answer, since.elapsed()));
     }
     println!("{table}\n");
+    refund(GateClient::connect(address).await?, &shop).await?;
     server.stop()
+}
+
+fn table<const COLUMNS: usize>(header: [&str; COLUMNS]) -> Table {
+    let mut table = Table::new();
+    table.load_style(presets::UTF8_HORIZONTAL_ONLY).set_content_arrangement(ContentArrangement::Dynamic);
+    if table.width().is_none() {
+        table.set_width(150); // not a terminal
+    }
+    table.set_header(header);
+    table
+}
+
+/// A refund from end to end: each step is one `Invoke`, and the shop counts what really happened.
+async fn refund(mut gate: GateClient<Channel>, shop: &Shop) -> Result<(), Box<dyn Error>> {
+    let mut table = table(["a refund, step by step", "verdict", "what came back", "refunds paid"]);
+    let mut invoke = async |step: &str, tool: &str, arguments: Value| -> Result<(String, Value), Box<dyn Error>> {
+        let wish = Wish {
+            tool: tool.into(),
+            arguments_json: arguments.to_string(),
+            session_id: "demo".into(),
+            ..Wish::default()
+        };
+        let answer = gate.invoke(InvokeRequest { wish: Some(wish) }).await?.into_inner();
+        let (verdict, body) = told(answer.verdict)?;
+        let shown = body.get("data").unwrap_or(&body).to_string();
+        table.add_row([step, &verdict, &shown, &shop.count("execute_refund").effects.to_string()]);
+        Ok((verdict, body))
+    };
+    let order = json!({"order_id": DELIVERED});
+    let (_, preview) =
+        invoke("preview 30 yuan", "preview_refund", json!({"order_id": DELIVERED, "amount": 30})).await?;
+    let token = preview["data"]["confirm_token"].as_str().ok_or("the preview handed out no token")?;
+    let pay = json!({"order_id": DELIVERED, "confirm_token": token});
+    let steps = [
+        ("without a token", order, "refused"),
+        ("with an invented token", json!({"order_id": DELIVERED, "confirm_token": "ct_0000000000000000"}), "refused"),
+        ("for another order", json!({"order_id": UNSENT, "confirm_token": token}), "refused"),
+        ("with another amount", json!({"order_id": DELIVERED, "confirm_token": token, "amount": 300}), "refused"),
+        ("as it was shown", pay.clone(), "succeeded"),
+        ("the same once more", pay, "replayed"),
+    ];
+    for (step, arguments, expected) in steps {
+        let (verdict, body) = invoke(step, "execute_refund", arguments).await?;
+        if verdict != expected {
+            return Err(format!("{step}: {verdict} where {expected} was expected: {body}").into());
+        }
+    }
+    println!("{table}\n");
+    match shop.count("execute_refund").effects {
+        1 => Ok(()),
+        paid => Err(format!("{paid} refunds were paid").into()),
+    }
+}
+
+/// What an orchestrator does with an answer of the gate.
+fn told(verdict: Option<Verdict>) -> Result<(String, Value), Box<dyn Error>> {
+    Ok(match verdict {
+        Some(Verdict::Outcome(outcome)) => {
+            let state = outcome.call.map(|call| call.state).unwrap_or_default();
+            let verdict = if outcome.replayed { "replayed".into() } else { state };
+            (verdict, serde_json::from_str(&outcome.result_json)?)
+        }
+        Some(Verdict::Refused(problem)) => {
+            let next = problem.next.map(|next| next.tool).unwrap_or_default();
+            ("refused".into(), json!({"code": problem.code, "message": problem.message, "next": next}))
+        }
+        Some(Verdict::Confirm(consent) | Verdict::Propose(consent)) => {
+            ("confirm".into(), json!({"tool": consent.tool, "arguments": consent.arguments_json}))
+        }
+        Some(Verdict::InFlight(call)) => ("in flight".into(), json!({"call": call.call_id})),
+        Some(Verdict::Handoff(handoff)) => ("handoff".into(), json!({"message": handoff.message})),
+        None => ("an answer this client does not know".into(), Value::Null),
+    })
 }
 
 fn row(utterance: &str, answer: &RouteResponse, took: Duration) -> [String; 7] {
@@ -115,13 +195,15 @@ struct Server {
 }
 
 impl Server {
-    fn start() -> Result<Self, Box<dyn Error>> {
+    fn start(shop: &str) -> Result<Self, Box<dyn Error>> {
         let program = std::env::var_os("POINTSMAN_BIN").unwrap_or_else(|| "target/release/pointsman".into());
         let log = std::env::temp_dir().join(format!("pointsman-demo-{}.log", std::process::id()));
         let child = Command::new(&program)
             .env_remove("POINTSMAN_BIN") // ours; the server would take it for a setting
             .args(["serve", "--registry", REGISTRY, "--listen", "127.0.0.1:0", "--http", "127.0.0.1:0"])
             .env("POINTSMAN_STORE__PATH", ":memory:") // sample data leaves nothing behind
+            // Where the cards' `target: shop` is; addresses of this machine have to be allowed.
+            .env("POINTSMAN_EXECUTE__TARGETS", format!("{{shop = {{base_url = \"{shop}\", allow_private = true}}}}"))
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(File::create(&log)?)

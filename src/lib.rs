@@ -26,6 +26,10 @@ pub mod identity;
 pub mod retrieve;
 pub mod rules;
 
+pub mod execute;
+pub mod gate;
+pub mod result;
+
 pub mod pipeline;
 
 pub mod evaluate;

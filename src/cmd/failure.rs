@@ -89,9 +89,13 @@ impl From<StartError> for Failure {
             StartError::Registry(_)
             | StartError::Strict(_)
             | StartError::Rules(_)
+            | StartError::Policy(_)
+            | StartError::Execute(_)
             | StartError::Llm(_)
             | StartError::Fusion { .. }
             | StartError::Confidence { .. }
+            | StartError::NotOwn { .. }
+            | StartError::Operators { .. }
             | StartError::Log(_) => Self::unusable(error),
             StartError::Embed(EmbedError::NoRuntime(_) | EmbedError::Model { .. }) => Self::unusable(error),
             StartError::Embed(EmbedError::Overloaded | EmbedError::Stopped | EmbedError::Deadline)

@@ -9,8 +9,9 @@ use super::failure::{Failure, colour};
 pub fn init(settings: &Settings) -> Result<(), Failure> {
     let filter = EnvFilter::try_new(&settings.log_level)
         .map_err(|err| Failure::unusable(err).context(format!("log level `{}`", settings.log_level)))?
-        // This client logs whole bodies, which hold what users said.
-        .add_directive("async_openai=off".parse().expect("a target and a level make a directive"));
+        // These clients log bodies and addresses, which hold what users said and where our tools are.
+        .add_directive("async_openai=off".parse().expect("a target and a level make a directive"))
+        .add_directive("rmcp=off".parse().expect("a target and a level make a directive"));
     let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_ansi(colour());
     let installed = match settings.log_format {
         LogFormat::Text => builder.try_init(),

@@ -4,6 +4,7 @@ mod failure;
 mod logging;
 mod options;
 mod progress;
+mod remote;
 mod render;
 
 mod calibrate;

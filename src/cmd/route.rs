@@ -2,42 +2,34 @@
 
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 use anyhow::anyhow;
 use clap::ValueEnum;
 use pointsman::identity;
 use pointsman::pipeline::{RouteError, Router};
-use pointsman::server::proto::router_client::RouterClient;
 use pointsman::server::proto::{self, Narrowing, RouteOptions, RouteRequest, RouteResponse};
 use pointsman::server::wire;
 use pointsman::types::{Deadline, Problem, Role, Turn};
-use tonic::Code;
-use tonic::transport::Endpoint;
 
 use super::failure::Failure;
 use super::options::Options;
+use super::remote::Remote;
 use super::{block_on, logging, progress, render};
-
-const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 
 #[derive(clap::Args)]
 #[command(after_help = "All four outcomes (call, clarify, no_tool, handoff) exit with 0.\n\n\
                         Examples:\n  \
                         pointsman route --registry examples/shop/registry.yaml \"我的快递到哪了\"\n  \
                         pointsman route --addr http://127.0.0.1:50051 --format json \"where is my parcel\"\n  \
+                        pointsman route --addr https://tools.example:50051 --token-file token --ca ca.pem \"where is my parcel\"\n  \
                         pointsman route --registry r.yaml --domain refunds --history turns.jsonl \"ok do it\"")]
 pub struct Args {
     /// What the user said
     utterance: String,
     #[command(flatten)]
     options: Options,
-    /// Ask this server instead of routing in process
-    #[arg(long, value_name = "URL")]
-    addr: Option<String>,
-    /// File with the bearer token for that server
-    #[arg(long, value_name = "FILE", requires = "addr")]
-    token_file: Option<PathBuf>,
+    #[command(flatten)]
+    remote: Remote,
     /// How to print the answer
     #[arg(long, value_enum, default_value_t = Format::Text)]
     format: Format,
@@ -75,8 +67,8 @@ enum Format {
 
 pub fn run(args: Args) -> Result<(), Failure> {
     let request = request(&args)?;
-    let response = match &args.addr {
-        Some(addr) => block_on(remote(addr, with_token(request, args.token_file.as_deref())?))?,
+    let response = match args.remote.server()? {
+        Some(server) => block_on(server.route(request))?,
         None => local(&args.options, request)?,
     };
     let text = match args.format {
@@ -162,43 +154,6 @@ fn local(options: &Options, request: RouteRequest) -> Result<RouteResponse, Fail
 pub(super) fn invalid(problem: &Problem) -> Failure {
     let fields = problem.fields.iter().map(|field| format!("\n  {}: expected {}", field.path, field.expected));
     Failure::unusable(anyhow!("{}{}", problem.message, fields.collect::<String>()))
-}
-
-/// The call with the token in a file, if there is one.
-fn with_token(request: RouteRequest, file: Option<&Path>) -> Result<tonic::Request<RouteRequest>, Failure> {
-    let mut request = tonic::Request::new(request);
-    let Some(path) = file else { return Ok(request) };
-    let place = path.display();
-    let token = std::fs::read_to_string(path)
-        .map_err(|err| Failure::unusable(err).context(format!("cannot read the token in {place}")))?;
-    let header = format!("Bearer {}", token.trim()).parse();
-    // The error would show the token.
-    let header =
-        header.map_err(|_| Failure::unusable(anyhow!("{place} does not hold a token on a line of its own")))?;
-    request.metadata_mut().insert("authorization", header);
-    Ok(request)
-}
-
-async fn remote(addr: &str, request: tonic::Request<RouteRequest>) -> Result<RouteResponse, Failure> {
-    let url = if addr.contains("://") { addr.to_owned() } else { format!("http://{addr}") };
-    let endpoint = Endpoint::from_shared(url)
-        .map_err(|err| Failure::unusable(err).context(format!("`{addr}` is no address")))?
-        .connect_timeout(CONNECT_TIMEOUT);
-    let channel = endpoint.connect().await.map_err(|err| {
-        Failure::failed(err)
-            .context(format!("cannot reach a server at {addr}"))
-            .remedy("start one with `pointsman serve`, or route in process by leaving out --addr")
-    })?;
-    let answer = RouterClient::new(channel).max_decoding_message_size(usize::MAX).route(request).await;
-    answer.map(tonic::Response::into_inner).map_err(|status| {
-        let text = anyhow!("{}: {}", status.code(), status.message());
-        match status.code() {
-            Code::InvalidArgument => Failure::unusable(text),
-            Code::Unauthenticated => Failure::unusable(text).remedy("give the server's token with --token-file FILE"),
-            Code::Unavailable => Failure::failed(text).remedy("the server is loading or stopping; try again"),
-            _ => Failure::failed(text),
-        }
-    })
 }
 
 #[cfg(test)]

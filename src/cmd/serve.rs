@@ -6,8 +6,9 @@ use std::sync::Arc;
 
 use anyhow::anyhow;
 use metrics_exporter_prometheus::{BuildError, Matcher, PrometheusBuilder, PrometheusHandle};
+use pointsman::config::ServerSettings;
 use pointsman::server::{self, App, Drained, ServeError};
-use pointsman::telemetry::names::LATENCY_BUCKETS_SECONDS;
+use pointsman::telemetry::names::{LATENCY_BUCKETS_SECONDS, RESULT_CHARS, RESULT_TOKENS, SIZE_BUCKETS};
 use tokio::net::TcpListener;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio_util::sync::CancellationToken;
@@ -18,14 +19,12 @@ use super::options::Options;
 use super::{block_on, logging, progress};
 
 #[derive(clap::Args)]
-#[command(
-    after_help = "Signals: SIGTERM and SIGINT drain (a second one exits at once), SIGHUP reads the registry files \
-                        and the callers again.\nPort 0 takes a free port; the addresses in use are printed when the server is ready.\n\n\
+#[command(after_help = "Signals: SIGTERM and SIGINT drain (a second one exits at once), SIGHUP reads the registry \
+                        files, the callers and the certificates again.\nPort 0 takes a free port; the addresses in use are printed when the server is ready.\n\n\
                         Examples:\n  \
                         pointsman serve --registry examples/shop/registry.yaml\n  \
                         pointsman serve --config pointsman.toml --listen 127.0.0.1:0 --http 127.0.0.1:0\n  \
-                        pointsman serve --registry tools.jsonl --scopes orders:read,refunds:read --strict"
-)]
+                        pointsman serve --registry tools.jsonl --scopes orders:read,refunds:read --strict")]
 pub struct Args {
     #[command(flatten)]
     options: Options,
@@ -59,17 +58,29 @@ pub fn run(args: Args) -> Result<(), Failure> {
         // Before anything slow, so that a signal during the load is heard.
         let signals = Signals::install().map_err(|err| Failure::failed(err).context("cannot listen for signals"))?;
         let grpc = bind(settings.server.listen, "--listen").await?;
-        if !settings.server.listen.ip().is_loopback() {
-            match &settings.server.identity.callers {
-                None => warn!("no callers are configured: those beyond this machine will be refused"),
-                Some(_) => warn!("tokens travel in the clear: put a proxy that speaks TLS in front of this port"),
-            }
-        }
+        warn_of_exposure(&settings.server);
         let http = bind(settings.server.http, "--http").await?;
         let app = App::new(settings.server, settings.pipeline).map_err(Failure::unusable)?;
         let app = app.with_metrics(recorder).with_progress(progress::embedding());
         serve(grpc, http, Arc::new(app), signals).await
     })
+}
+
+/// What whoever starts the server should know about who can call it.
+fn warn_of_exposure(server: &ServerSettings) {
+    let (beyond, identified) = (!server.listen.ip().is_loopback(), server.identity.identifies());
+    if !identified {
+        warn!("callers are not identified: everybody on this machine may use every tool and change the registry");
+    }
+    if beyond && !identified {
+        warn!("nothing in [identity] names callers: those beyond this machine will be refused");
+    }
+    if beyond && identified && server.tls.is_none() {
+        warn!("tokens travel in the clear: set [tls], or put a proxy that speaks TLS in front of this port");
+    }
+    if server.identity.header.is_some() {
+        warn!("identity.header is set: every program on this machine can name itself as any caller");
+    }
 }
 
 async fn serve(grpc: TcpListener, http: TcpListener, app: Arc<App>, signals: Signals) -> Result<(), Failure> {
@@ -115,6 +126,8 @@ async fn bind(address: SocketAddr, flag: &str) -> Result<TcpListener, Failure> {
 fn recorder() -> Result<PrometheusHandle, BuildError> {
     PrometheusBuilder::new()
         .set_buckets_for_metric(Matcher::Suffix("_seconds".into()), LATENCY_BUCKETS_SECONDS)?
+        .set_buckets_for_metric(Matcher::Full(RESULT_CHARS.into()), SIZE_BUCKETS)?
+        .set_buckets_for_metric(Matcher::Full(RESULT_TOKENS.into()), SIZE_BUCKETS)?
         .install_recorder()
 }
 
@@ -153,7 +166,15 @@ async fn reload(app: Arc<App>) {
         Ok(Some(callers)) => info!(callers, "callers read again"),
         Err(err) => {
             let error = format!("{:#}", anyhow::Error::new(err));
-            error!(error, "the callers cannot be read; those known so far stay");
+            error!(error, "the callers or keys cannot be read; those known so far stay");
+        }
+    }
+    match app.reload_certificates() {
+        Ok(false) => {}
+        Ok(true) => info!("certificates read again"),
+        Err(err) => {
+            let error = format!("{:#}", anyhow::Error::new(err));
+            error!(error, "the certificates cannot be read; those in force stay");
         }
     }
     let Some(router) = app.router() else {

@@ -46,6 +46,30 @@ pub struct ServerSettings {
     pub max_message_bytes: usize,
     /// Who may call.
     pub identity: identity::Settings,
+    /// Certificates of the gRPC port; without them it speaks in the clear.
+    pub tls: Option<TlsSettings>,
+    pub audit: AuditTarget,
+}
+
+/// Certificates of the gRPC port. The files are read by the server, which reads them again when they change.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TlsSettings {
+    /// The server's chain, its own certificate first.
+    pub cert: PathBuf,
+    pub key: PathBuf,
+    /// Authorities of client certificates; without them none is asked for.
+    pub client_ca: Option<PathBuf>,
+    /// Whether a client without a certificate is turned away.
+    pub require_client_cert: bool,
+}
+
+/// Where the record of changes goes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum AuditTarget {
+    /// A line of the ordinary log and no record of its own.
+    Off,
+    Stderr,
+    File(PathBuf),
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -14,13 +14,19 @@ pub(super) const SECRETS: [&str; 1] = ["llm.api_key"];
 pub(super) const ENDPOINTS: &str = "llm.endpoints";
 
 /// Whose relative values in a file start at that file's folder.
-pub(super) const PATHS: [&str; 8] = [
+pub(super) const PATHS: [&str; 14] = [
     "identity.callers",
+    "identity.jwt_keys",
+    "tls.cert",
+    "tls.key",
+    "tls.client_ca",
+    "audit.file",
     "registry.files",
     "store.path",
     "embed.models_dir",
     "embed.onnxruntime",
     "rules.file",
+    "gate.policy",
     "llm.api_key_file",
     "log.decisions",
 ];
@@ -49,6 +55,8 @@ macro_rules! section {
 section!(Raw {
     server: Server = Server::default(),
     identity: Identity = Identity::default(),
+    tls: Tls = Tls::default(),
+    audit: Audit = Audit::default(),
     registry: Registry = Registry::default(),
     store: Store = Store::default(),
     embed: Embed = Embed::default(),
@@ -61,6 +69,9 @@ section!(Raw {
     handoff: Handoff = Handoff::default(),
     cache: Cache = Cache::default(),
     route: Route = Route::default(),
+    gate: Gate = Gate::default(),
+    execute: Execute = Execute::default(),
+    result: Result = Result::default(),
     log: Log = Log::default(),
 });
 
@@ -74,7 +85,27 @@ section!(Server {
 
 section!(Identity {
     callers: Option<String> = None,
+    header: Option<String> = None,
+    jwt_keys: Option<String> = None,
+    jwt_keys_url: Option<String> = None,
+    jwt_issuer: Option<String> = None,
+    jwt_audience: Vec<String> = Vec::new(),
+    jwt_algorithms: Vec<String> = vec!["RS256".into(), "ES256".into(), "EdDSA".into()],
+    jwt_tenant_claim: String = "tenant".into(),
+    jwt_leeway_s: u64 = 60,
+    jwt_refresh_s: u64 = 300,
+    admin_scope: String = "pointsman:admin".into(),
+    operator_scope: String = "pointsman:operator".into(),
 });
+
+section!(Tls {
+    cert: Option<String> = None,
+    key: Option<String> = None,
+    client_ca: Option<String> = None,
+    require_client_cert: bool = false,
+});
+
+section!(Audit { file: String = STDERR.into() });
 
 section!(Registry {
     files: Vec<String> = Vec::new(),
@@ -205,8 +236,43 @@ section!(Cache {
 
 section!(Route { deadline_ms: u64 = 30_000, max_in_flight: u64 = 256 });
 
+section!(Gate {
+    policy: Option<String> = None,
+    token_ttl_s: u64 = 600,
+    idempotency_ttl_s: u64 = 86_400,
+    grace_ms: u64 = 10_000,
+    key_rotation_s: u64 = 86_400,
+    max_calls: u64 = 1_000_000,
+    max_steps: u64 = 8,
+    turn_budget_ms: u64 = 60_000,
+});
+
+section!(Execute {
+    targets: BTreeMap<String, ExecuteTarget> = BTreeMap::new(),
+    timeout_ms: u64 = 10_000,
+    retries: u64 = 1,
+    max_answer_kb: u64 = 1_024,
+    breaker_failures: u64 = 6,
+    breaker_window_ms: u64 = 30_000,
+});
+
+/// Where tools are run: `base_url` is HTTP, `mcp` a streamable MCP endpoint, `command` an MCP program.
+#[derive(Clone, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(super) struct ExecuteTarget {
+    pub base_url: Option<String>,
+    pub mcp: Option<String>,
+    pub command: Vec<String>,
+    /// Name → `env:NAME`, `file:PATH` or the value itself.
+    pub headers: BTreeMap<String, String>,
+    pub allow_private: bool,
+}
+
+section!(Result { max_chars: u64 = 4_000, max_rows: u64 = 20 });
+
 section!(Log {
     decisions: String = STDERR.into(),
+    bodies: bool = false,
     queue: u64 = 1_024,
     level: String = "info".into(),
     format: LogFormat = LogFormat::Text,

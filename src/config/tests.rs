@@ -75,17 +75,15 @@ fn the_sample_states_every_setting_and_its_default() {
         }
     }
     // What is commented out is valid as well, apart from the key file that is not there and from one of two ways to say
-    // who may call.
+    // the same: who may call, and where keys come from.
     let setting = |line: &str| match line.strip_prefix('#') {
         Some(rest) if rest.starts_with(|c: char| c.is_ascii_lowercase()) => rest.to_owned(),
         Some(_) | None => line.to_owned(),
     };
     let (_folder, sources) = with_file(&text.lines().map(setting).collect::<Vec<_>>().join("\n"));
     let found = problems(&sources);
-    assert!(
-        found.iter().all(|problem| ["llm.api_key_file", "server.scopes"].contains(&problem.key.as_str())),
-        "{found:?}"
-    );
+    let expected = ["llm.api_key_file", "server.scopes", "identity.jwt_keys_url"];
+    assert!(found.iter().all(|problem| expected.contains(&problem.key.as_str())), "{found:?}");
 }
 
 #[test]
@@ -479,4 +477,47 @@ fn sentences_are_joined_by_locale() {
         assert_eq!(problem.key, "handoff.budget");
         assert!(problem.message.contains(says), "{}", problem.message);
     }
+}
+
+#[test]
+fn callers_are_identified_wholly_or_not_at_all() {
+    let keys = |text: &str| {
+        let (_folder, sources) = with_file(text);
+        problems(&sources).into_iter().map(|problem| problem.key).collect::<Vec<_>>()
+    };
+    let check = |text: &str, expected: &[&str]| assert_eq!(keys(text), expected, "{text}");
+    let jwt = "[identity]\njwt_keys = \"k.json\"\njwt_issuer = \"i\"\njwt_audience = [\"a\"]\n";
+    check("[identity]\njwt_issuer = \"i\"\n", &["identity.jwt_keys"]);
+    check("[identity]\njwt_keys = \"k\"\n", &["identity.jwt_issuer", "identity.jwt_audience"]);
+    check(&format!("{jwt}jwt_keys_url = \"https://h/k\"\n"), &["identity.jwt_keys_url"]);
+    check(&format!("{jwt}jwt_algorithms = [\"RS256\", \"HS256\"]\n"), &["identity.jwt_algorithms"]);
+    check(&format!("{jwt}jwt_algorithms = [\"none\"]\n"), &["identity.jwt_algorithms"]);
+    check(&format!("{jwt}jwt_algorithms = []\n"), &["identity.jwt_algorithms"]);
+    check(&format!("{jwt}jwt_leeway_s = 9999\n"), &["identity.jwt_leeway_s"]);
+    check(&format!("{jwt}[server]\nscopes = [\"a\"]\n"), &["server.scopes"]);
+    check("[identity]\nheader = \"Authorization\"\n", &["identity.header"]);
+    check("[identity]\nheader = \"grpc-caller\"\n", &["identity.header"]);
+    check("[identity]\nheader = \"来电\"\n", &["identity.header"]);
+    check("[identity]\nadmin_scope = \"x\"\noperator_scope = \"x\"\n", &["identity.operator_scope"]);
+    check("[identity]\nadmin_scope = \"a b\"\n", &["identity.admin_scope"]);
+    check("[tls]\ncert = \"c\"\n", &["tls.key"]);
+    check("[tls]\nkey = \"k\"\n", &["tls.cert"]);
+    check("[tls]\nclient_ca = \"k\"\n", &["tls.cert"]);
+    check("[tls]\ncert = \"c\"\nkey = \"k\"\nrequire_client_cert = true\n", &["tls.client_ca"]);
+    check("[audit]\nfile = \"\"\n", &["audit.file"]);
+}
+
+#[test]
+fn identity_tls_and_audit_reach_the_server_with_paths_from_the_file() {
+    let text = "[identity]\nheader = \"X-Caller\"\njwt_keys_url = \"http://id.example/k\"\njwt_issuer = \"i\"\n\
+                jwt_audience = [\"a\"]\njwt_tenant_claim = \"\"\n[tls]\ncert = \"c\"\nkey = \"k\"\n[audit]\nfile = \"off\"\n";
+    let (folder, sources) = with_file(text);
+    let loaded = Loaded::load(&sources).unwrap();
+    let server = &loaded.settings.server;
+    let jwt = server.identity.jwt.as_ref().unwrap();
+    assert_eq!(server.identity.header.as_deref(), Some("x-caller"));
+    assert_eq!((jwt.tenant_claim.as_ref(), jwt.algorithms.len()), (None, 3));
+    assert!(loaded.notices.iter().any(|notice| notice.contains("not https")), "{:?}", loaded.notices);
+    assert_eq!(server.tls.as_ref().unwrap().cert, folder.path().join("c"));
+    assert_eq!(server.audit, AuditTarget::Off);
 }

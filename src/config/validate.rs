@@ -1,6 +1,8 @@
 //! From raw values to the settings of each module; every problem of every section in one go.
 
 mod endpoints;
+mod identity;
+mod targets;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
@@ -11,8 +13,8 @@ use super::raw::{self, Raw};
 use super::{Problems, ServerSettings, Settings};
 use crate::decide::handoff::{ByLocale, Sentences};
 use crate::registry::suggest;
-use crate::types::{Scope, Signal};
-use crate::{cache, decide, decision, embed, identity, index, pipeline, retrieve, rules};
+use crate::types::Signal;
+use crate::{cache, decide, decision, embed, index, pipeline, retrieve, rules};
 
 const DAY_MS: u64 = 24 * 60 * 60 * 1000;
 /// More tools than this in one prompt are remarked on.
@@ -28,7 +30,7 @@ pub(super) fn validate(
     let mut check = Check { origins: &layered.origins, env, problems };
     let raw = &layered.raw;
     // Each section is read before the first `?`, so that none hides the problems of another.
-    let server = check.server(&raw.server, &raw.identity);
+    let server = check.server(raw, notices);
     let embed = check.embed(&raw.embed);
     let index = check.index(&raw.index);
     let rules = check.rules(&raw.rules);
@@ -38,6 +40,10 @@ pub(super) fn validate(
     let llm = check.llm(&raw.llm, quota, notices);
     let handoff = check.handoff(&raw.handoff);
     let cache = check.cache(&raw.cache);
+    let gate = check.gate(&raw.gate, &raw.execute);
+    let policy = check.path("gate.policy", &raw.gate.policy);
+    let execute = check.execute(&raw.execute);
+    let result = check.result(&raw.result);
     let log = check.log(&raw.log);
     let log_level = check.log_level(&raw.log.level);
     let deadline = check.duration("route.deadline_ms", raw.route.deadline_ms, 1, 1);
@@ -60,6 +66,11 @@ pub(super) fn validate(
         log: log?,
         deadline: deadline?,
         max_in_flight: max_in_flight?,
+        gate: gate?,
+        policy: policy?,
+        execute: execute?,
+        result: result?,
+        log_bodies: raw.log.bodies,
         stored_cards: true,
         extra_examples: BTreeMap::new(),
     };
@@ -125,7 +136,11 @@ impl Check<'_> {
         Some(self.paths(key, path.as_slice())?.pop())
     }
 
-    fn server(&mut self, raw: &raw::Server, identity: &raw::Identity) -> Option<ServerSettings> {
+    fn server(&mut self, all: &Raw, notices: &mut Vec<String>) -> Option<ServerSettings> {
+        let raw = &all.server;
+        let identity = self.identity(&all.identity, &raw.scopes, notices);
+        let tls = self.tls(&all.tls);
+        let audit = self.audit(&all.audit);
         let listen = self.address("server.listen", &raw.listen);
         let http = self.address("server.http", &raw.http);
         let drain = self.duration("server.drain_ms", raw.drain_ms, 1, 0);
@@ -136,21 +151,14 @@ impl Check<'_> {
         {
             return self.fail("server.http", format!("{http} is the address of server.listen; choose another port"));
         }
-        let scopes = raw.scopes.as_ref().map(|scopes| scopes.iter().cloned().map(Scope).collect::<Vec<_>>());
-        if scopes.iter().flatten().any(|scope| scope.0.trim().is_empty()) {
-            return self.fail("server.scopes", "a scope is empty");
-        }
-        let callers = self.path("identity.callers", &identity.callers)?;
-        if callers.is_some() && scopes.is_some() {
-            let message = "has no meaning beside identity.callers, where each caller has scopes; remove one of them";
-            return self.fail("server.scopes", message);
-        }
         Some(ServerSettings {
             listen: listen?,
             http: http?,
             drain: drain?,
             max_message_bytes: megabytes? * 1024 * 1024,
-            identity: identity::Settings { scopes, callers },
+            identity: identity?,
+            tls: tls?,
+            audit: audit?,
         })
     }
 

@@ -3,6 +3,7 @@
 //! Owns: [`Decision`] and the closed set of outcomes, the decision log line and what is left out of it.
 //! Does not know: how a decision was reached or how it travels.
 
+pub mod calls;
 pub mod log;
 mod outcome;
 pub mod redact;

@@ -54,6 +54,8 @@ pub enum Degraded {
     TruncatedTools,
     /// Texts of tool cards that decide were shortened for the LLM because of their length.
     TruncatedCards,
+    /// Tools were left out because their breakers are open.
+    UnavailableTools,
 }
 
 impl Degraded {
@@ -66,6 +68,7 @@ impl Degraded {
             Self::TruncatedHistory => "truncated_history",
             Self::TruncatedTools => "truncated_tools",
             Self::TruncatedCards => "truncated_cards",
+            Self::UnavailableTools => "unavailable_tools",
         }
     }
 }

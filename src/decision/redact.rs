@@ -52,6 +52,16 @@ pub fn arguments(arguments: &Map<String, Value>, salt: &Salt) -> Map<String, Val
         .collect()
 }
 
+/// The same names and lists with the hash of each value; booleans stay.
+pub fn body(value: &Value, salt: &Salt) -> Value {
+    match value {
+        Value::Bool(_) | Value::Null => value.clone(),
+        Value::Number(_) | Value::String(_) => Value::String(format!("hash:{}", salt.hash(&canonical_json(value)))),
+        Value::Array(items) => items.iter().map(|item| body(item, salt)).collect(),
+        Value::Object(map) => map.iter().map(|(name, value)| (argument_name(name, salt), body(value, salt))).collect(),
+    }
+}
+
 /// Longest argument name that is shown, and the digits from which on a name is taken for a value.
 const MAX_NAME: usize = 64;
 const MANY_DIGITS: usize = 4;

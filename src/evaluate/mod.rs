@@ -123,13 +123,19 @@ impl EvalError {
                 StartError::Registry(_)
                 | StartError::Strict(_)
                 | StartError::Rules(_)
+                | StartError::Policy(_)
+                | StartError::Execute(_)
                 | StartError::Embed(_)
                 | StartError::Store(_)
                 | StartError::Log(_)
                 | StartError::Llm(_)
                 | StartError::Fusion { .. }
                 | StartError::Confidence { .. } => true,
-                StartError::Build(_) | StartError::Interrupted(_) => false,
+                // The last two are about changes, and nothing is changed here.
+                StartError::Build(_)
+                | StartError::Interrupted(_)
+                | StartError::NotOwn { .. }
+                | StartError::Operators { .. } => false,
             },
             Self::Temporary { .. } | Self::Index(_) | Self::AllFailed { .. } => false,
         }

@@ -1,12 +1,14 @@
-//! The file of callers: names, tenants, digests of tokens, scopes.
+//! The file of callers: names, tenants, digests of tokens or names in certificates, scopes.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Read;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use serde::Deserialize;
 use sha2::{Digest, Sha256};
 
+use super::certificate::{Certificate, Mark};
 use crate::types::{Caller, Scope};
 
 const MAX_FILE_BYTES: u64 = 8 * 1024 * 1024;
@@ -54,21 +56,39 @@ struct File {
 struct Entry {
     name: String,
     tenant: Option<String>,
-    token_sha256: String,
+    token_sha256: Option<String>,
+    certificate: Option<String>,
     #[serde(default)]
     scopes: Vec<String>,
     #[serde(default)]
     admin: bool,
+    #[serde(default)]
+    operator: bool,
 }
 
-/// Everybody who is admitted, by the digest of their token. A token is looked up by its digest, so how long a look-up
-/// takes tells nothing about a token.
-pub(super) struct Callers(BTreeMap<[u8; 32], Caller>);
+/// Everybody who is admitted. A token is looked up by its digest, so how long a look-up takes tells nothing about a
+/// token.
+#[derive(Default)]
+pub(super) struct Callers {
+    tokens: BTreeMap<[u8; 32], Arc<Caller>>,
+    certificates: BTreeMap<Mark, Arc<Caller>>,
+    count: usize,
+}
 
 impl std::fmt::Debug for Callers {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_set().entries(self.0.values().map(|caller| &caller.name)).finish()
+        let callers = self.tokens.values().chain(self.certificates.values());
+        f.debug_set().entries(callers.map(|caller| &caller.name)).finish()
     }
+}
+
+/// Whom the names in one certificate belong to.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Owner {
+    Nobody,
+    One(Caller),
+    /// Different entries name it: which of them counts must not depend on their order.
+    Several,
 }
 
 impl Callers {
@@ -96,7 +116,7 @@ impl Callers {
 
     /// All faults at once.
     fn of(file: File) -> Result<Self, Vec<Fault>> {
-        let mut callers = BTreeMap::new();
+        let mut callers = Self::default();
         let mut names = BTreeSet::new();
         let mut faults = Vec::new();
         if file.callers.is_empty() {
@@ -104,38 +124,72 @@ impl Callers {
         }
         for (index, entry) in file.callers.into_iter().enumerate() {
             let mut fault = |message: &str| faults.push(Fault { entry: index + 1, message: message.into() });
-            let digest = digest_of(&entry.token_sha256);
-            if entry.name.trim().is_empty() {
-                fault("`name` is empty");
-            }
-            if entry.tenant.as_ref().is_some_and(|tenant| tenant.trim().is_empty()) {
-                fault("`tenant` is empty; leave it out to use the name");
-            }
-            if entry.scopes.iter().any(|scope| scope.trim().is_empty()) {
-                fault("a scope is empty");
-            }
+            flaws(&entry).for_each(&mut fault);
             if !names.insert(entry.name.clone()) {
                 fault("another entry has the same `name`");
             }
-            match digest {
-                None => fault("`token_sha256` has to be 64 hex digits: the SHA-256 of the token"),
-                Some(digest) => {
-                    if callers.insert(digest, caller(entry)).is_some() {
-                        fault("another entry has the same token");
-                    }
+            callers.add(entry, &mut fault);
+        }
+        if faults.is_empty() { Ok(callers) } else { Err(faults) }
+    }
+
+    fn add(&mut self, entry: Entry, fault: &mut impl FnMut(&str)) {
+        let digest = entry.token_sha256.as_deref().map(digest_of);
+        let mark = entry.certificate.as_deref().map(Mark::parse);
+        if digest.is_none() && mark.is_none() {
+            fault("neither `token_sha256` nor `certificate`: one of them has to tell who calls");
+        }
+        let caller = Arc::new(caller(entry));
+        self.count += 1;
+        match digest {
+            None => {}
+            Some(None) => fault("`token_sha256` has to be 64 hex digits: the SHA-256 of the token"),
+            Some(Some(digest)) => {
+                let before = self.tokens.insert(digest, Arc::clone(&caller));
+                if before.is_some() {
+                    fault("another entry has the same token");
                 }
             }
         }
-        if faults.is_empty() { Ok(Self(callers)) } else { Err(faults) }
+        match mark {
+            None => {}
+            Some(None) => fault("`certificate` has to be CN=…, DNS=…, URI=… or SHA256=… with 64 hex digits"),
+            Some(Some(mark)) => {
+                let before = self.certificates.insert(mark, caller);
+                if before.is_some() {
+                    fault("another entry has the same `certificate`");
+                }
+            }
+        }
     }
 
     pub fn len(&self) -> usize {
-        self.0.len()
+        self.count
+    }
+
+    /// Whether some entry is told by a certificate.
+    pub fn know_certificates(&self) -> bool {
+        !self.certificates.is_empty()
     }
 
     pub fn find(&self, token: &str) -> Option<Caller> {
-        self.0.get(&<[u8; 32]>::from(Sha256::digest(token))).cloned()
+        self.tokens.get(&<[u8; 32]>::from(Sha256::digest(token))).map(|caller| Caller::clone(caller))
     }
+
+    pub fn owner(&self, certificate: &Certificate) -> Owner {
+        let mut found = certificate.marks().filter_map(|mark| self.certificates.get(mark));
+        let Some(first) = found.next() else { return Owner::Nobody };
+        // Two marks of one certificate may well name the same entry.
+        if found.all(|other| Arc::ptr_eq(first, other)) { Owner::One(Caller::clone(first)) } else { Owner::Several }
+    }
+}
+
+fn flaws(entry: &Entry) -> impl Iterator<Item = &'static str> {
+    let blank = |text: &String| text.trim().is_empty();
+    let name = blank(&entry.name).then_some("`name` is empty");
+    let tenant = entry.tenant.as_ref().is_some_and(blank).then_some("`tenant` is empty; leave it out to use the name");
+    let scope = entry.scopes.iter().any(blank).then_some("a scope is empty");
+    name.into_iter().chain(tenant).chain(scope)
 }
 
 fn caller(entry: Entry) -> Caller {
@@ -146,10 +200,15 @@ fn caller(entry: Entry) -> Caller {
         Caller::with_scopes(tenant, entry.scopes.into_iter().map(Scope))
     };
     let caller = caller.named(entry.name);
-    if entry.admin { caller.administering() } else { caller }
+    match (entry.operator, entry.admin) {
+        (true, _) => caller.operating(),
+        (false, true) => caller.administering(),
+        (false, false) => caller,
+    }
 }
 
-fn digest_of(text: &str) -> Option<[u8; 32]> {
+/// 64 hex digits.
+pub(super) fn digest_of(text: &str) -> Option<[u8; 32]> {
     let text = text.trim();
     if text.len() != 64 || !text.bytes().all(|byte| byte.is_ascii_hexdigit()) {
         return None;
@@ -164,6 +223,7 @@ fn digest_of(text: &str) -> Option<[u8; 32]> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::types::Administers;
     use crate::types::encoding::hex;
 
     fn read(text: &str) -> Result<Callers, String> {
@@ -181,17 +241,24 @@ mod tests {
     fn a_caller_has_a_tenant_scopes_and_perhaps_the_registry() {
         let text = format!(
             "[[callers]]\nname = \"bot\"\ntoken_sha256 = \"{}\"\nscopes = [\"orders:read\"]\n\
-             [[callers]]\nname = \"ops\"\ntenant = \"acme\"\ntoken_sha256 = \"{}\"\nscopes = [\"*\"]\nadmin = true\n",
+             [[callers]]\nname = \"ops\"\ntenant = \"acme\"\ntoken_sha256 = \"{}\"\nscopes = [\"*\"]\nadmin = true\n\
+             [[callers]]\nname = \"root\"\ntoken_sha256 = \"{}\"\noperator = true\n",
             digest("one"),
             digest("two").to_uppercase(),
+            digest("root"),
         );
         let callers = read(&text).unwrap();
         let (bot, ops) = (callers.find("one").unwrap(), callers.find("two").unwrap());
         let scope = |name: &str| Scope(name.into());
-        assert_eq!((bot.name.as_str(), bot.tenant.as_str(), bot.administers()), ("bot", "bot", false));
+        assert_eq!((bot.name.as_str(), bot.tenant.as_str(), bot.administers()), ("bot", "bot", Administers::Nothing));
         assert!(bot.holds(&scope("orders:read")) && !bot.holds(&scope("orders:write")));
-        assert_eq!((ops.name.as_str(), ops.tenant.as_str(), ops.administers()), ("ops", "acme", true));
+        assert_eq!(
+            (ops.name.as_str(), ops.tenant.as_str(), ops.administers()),
+            ("ops", "acme", Administers::OwnTenant)
+        );
         assert!(ops.holds(&scope("anything")));
+        assert_eq!(callers.find("root").unwrap().administers(), Administers::Everything);
+        assert_eq!(callers.len(), 3);
         assert!(callers.find("three").is_none() && callers.find("").is_none());
         assert_eq!(format!("{callers:?}").matches(&digest("one")).count(), 0);
     }
@@ -201,7 +268,9 @@ mod tests {
         let text = format!(
             "[[callers]]\nname = \"a\"\ntoken_sha256 = \"{0}\"\n\
              [[callers]]\nname = \"a\"\ntenant = \" \"\ntoken_sha256 = \"{0}\"\nscopes = [\"\"]\n\
-             [[callers]]\nname = \"\"\ntoken_sha256 = \"a-plain-token\"\n",
+             [[callers]]\nname = \"\"\ntoken_sha256 = \"a-plain-token\"\n\
+             [[callers]]\nname = \"b\"\n[[callers]]\nname = \"c\"\ncertificate = \"CN=\"\n\
+             [[callers]]\nname = \"d\"\ncertificate = \"CN=x\"\n[[callers]]\nname = \"e\"\ncertificate = \"CN = x\"\n",
             digest("one"),
         );
         let error = read(&text).unwrap_err();
@@ -211,7 +280,10 @@ mod tests {
                       entry 2: another entry has the same `name`\n  \
                       entry 2: another entry has the same token\n  \
                       entry 3: `name` is empty\n  \
-                      entry 3: `token_sha256` has to be 64 hex digits: the SHA-256 of the token";
+                      entry 3: `token_sha256` has to be 64 hex digits: the SHA-256 of the token\n  \
+                      entry 4: neither `token_sha256` nor `certificate`: one of them has to tell who calls\n  \
+                      entry 5: `certificate` has to be CN=…, DNS=…, URI=… or SHA256=… with 64 hex digits\n  \
+                      entry 7: another entry has the same `certificate`";
         assert_eq!(error, expect);
         assert!(read("").unwrap_err().contains("nobody would be admitted"));
     }

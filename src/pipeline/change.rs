@@ -16,7 +16,7 @@ use crate::telemetry::names;
 
 /// What a call does to the cards in the store: name and JSON of each card to keep.
 #[derive(Debug, Default)]
-enum StoreChange {
+pub(super) enum StoreChange {
     #[default]
     Nothing,
     Put(Vec<(String, String)>),
@@ -36,10 +36,10 @@ impl StoreChange {
 }
 
 /// The next registry and what of it has to survive a restart.
-type Next = (Registry, StoreChange);
+pub(super) type Next = (Registry, StoreChange);
 
 /// Which rule file goes with the next registry.
-enum RulesFrom {
+pub(super) enum RulesFrom {
     /// The one in force, as it was read.
     Memory,
     Disk,
@@ -103,7 +103,7 @@ impl Router {
     }
 
     /// Reading and checking cards takes longer than an async task may run, so `next` runs on a thread that may block.
-    async fn publish(
+    pub(super) async fn publish(
         self: &Arc<Self>,
         rules: RulesFrom,
         next: impl FnOnce(Registry) -> Result<Next, StartError> + Send + 'static,
@@ -155,7 +155,7 @@ impl Router {
 }
 
 /// Name and JSON of those `cards` that `next` serves.
-fn storable(cards: &[Value], next: &Registry) -> Vec<(String, String)> {
+pub(super) fn storable(cards: &[Value], next: &Registry) -> Vec<(String, String)> {
     let refused: BTreeSet<&str> =
         next.quarantined.iter().filter(|card| card.source == registry::PUT).map(|card| card.card.as_str()).collect();
     let named = cards.iter().filter_map(|card| Some((card.get("name")?.as_str()?, card)));

@@ -4,6 +4,7 @@
 //! Does not know: transports, files of settings, exit codes.
 
 mod change;
+mod invoke;
 mod make;
 mod observe;
 mod pending;
@@ -11,6 +12,7 @@ mod route;
 mod shadow;
 mod skeleton;
 mod start;
+mod tenant;
 #[cfg(test)]
 mod tests;
 mod why;
@@ -22,9 +24,11 @@ use std::time::Duration;
 
 use serde_json::{Map, Value};
 use tokio::sync::Semaphore;
+use tokio_util::task::TaskTracker;
 
 pub use crate::retrieve::Narrowing;
 
+pub use invoke::{Answer, InvokeError, Leave, Locale, Outcome, Reported, Which, Wish};
 pub use why::{Arguments, Barrier, Decided, Dropped, Place, Ranked, Why, WhyError};
 
 use crate::cache::DecisionCache;
@@ -34,6 +38,8 @@ use crate::decide::llm::Llm;
 use crate::decision::log::DecisionLog;
 use crate::decision::redact::Salt;
 use crate::embed::Encoders;
+use crate::execute::Executors;
+use crate::gate::Gate;
 use crate::registry::{Quarantined, Registry};
 use crate::retrieve::{Context, Eligible, Embedded, Fusion, FusionError};
 use crate::rules::Rules;
@@ -116,6 +122,13 @@ pub struct Settings {
     pub deadline: Duration,
     /// Requests in work beyond which further ones are refused at once.
     pub max_in_flight: usize,
+    pub gate: crate::gate::Settings,
+    /// File of the operator's policy; without it scopes and cards decide.
+    pub policy: Option<PathBuf>,
+    pub execute: crate::execute::Settings,
+    pub result: crate::result::Settings,
+    /// The log also gets both bodies of each call, every value hashed.
+    pub log_bodies: bool,
     /// Example utterances added to cards by tool name, for evaluation.
     pub extra_examples: BTreeMap<String, Vec<String>>,
 }
@@ -127,6 +140,12 @@ pub enum StartError {
     Registry(#[from] crate::registry::RegistryError),
     #[error("{} tool cards are quarantined and `strict` is set; fix them or start without it:{}", .0.len(), list(.0))]
     Strict(Vec<Quarantined>),
+    /// A tenant's administrator named cards that are not the tenant's alone.
+    #[error("only the operator may change or take the name of: {}", few(.names))]
+    NotOwn { names: Vec<String> },
+    /// A tenant's administrator put a card that says what only the operator may.
+    #[error("card `{name}`: only the operator may set `{field}`")]
+    Operators { name: String, field: &'static str },
     #[error(transparent)]
     Embed(#[from] crate::embed::EmbedError),
     #[error(transparent)]
@@ -137,6 +156,10 @@ pub enum StartError {
     Build(#[from] crate::catalog::BuildError),
     #[error(transparent)]
     Log(#[from] crate::decision::log::LogError),
+    #[error(transparent)]
+    Policy(#[from] crate::gate::PolicyError),
+    #[error(transparent)]
+    Execute(#[from] crate::execute::ExecuteError),
     #[error("llm settings cannot be used: {0}")]
     Llm(String),
     #[error("model {encoder}: manifest.toml, [fusion]: {source}")]
@@ -146,6 +169,12 @@ pub enum StartError {
     /// A background task did not finish.
     #[error("interrupted")]
     Interrupted(#[from] tokio::task::JoinError),
+}
+
+fn few(names: &[String]) -> String {
+    let shown: Vec<String> = names.iter().take(10).map(|name| format!("`{name}`")).collect();
+    let more = if names.len() > shown.len() { " and others" } else { "" };
+    format!("{}{more}", shown.join(", "))
 }
 
 fn list(quarantined: &[Quarantined]) -> String {
@@ -202,7 +231,14 @@ pub struct Router {
     pending: pending::PendingCalls,
     log: DecisionLog,
     salt: Salt,
-    in_flight: Semaphore,
+    gate: Gate,
+    executors: Executors,
+    turns: invoke::Turns,
+    open_calls: invoke::OpenCalls,
+    pages: invoke::Pages,
+    /// Calls being run: they are seen through even when nobody waits for them.
+    calls: TaskTracker,
+    in_flight: Arc<Semaphore>,
     /// Places for choices that are made beside the rules.
     shadows: Arc<Semaphore>,
 }

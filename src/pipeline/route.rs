@@ -19,7 +19,7 @@ use crate::decision::{ClarifyOutcome, Decision, Degraded, Outcome, Stage, Timing
 use crate::retrieve::{self, Eligible, Ranked, Within};
 use crate::rules::Rules;
 use crate::text::{self, Language, Query, TextError};
-use crate::tool::canonical_json;
+use crate::tool::{ToolCard, canonical_json};
 use crate::types::{Caller, Candidate, Deadline, DecisionId, Evidence, FieldProblem, Problem, Turn};
 
 /// Earlier turns that are read; older ones are left out and the decision says so.
@@ -201,6 +201,16 @@ impl Router {
         Ok(decision)
     }
 
+    /// Leaves out tools that this server runs and whose breakers are open.
+    fn available(&self, catalog: &Catalog, eligible: Eligible, degraded: &mut BTreeSet<Degraded>) -> Eligible {
+        let fails = |card: &ToolCard| card.run.is_some() && self.executors.is_open(card);
+        let available = eligible.only(|position| !fails(&catalog.tools[position].card));
+        if available.len() < eligible.len() {
+            degraded.insert(Degraded::UnavailableTools);
+        }
+        available
+    }
+
     /// Everything that is checked before any work is done.
     pub(super) fn begin<'a>(
         &self,
@@ -222,6 +232,7 @@ impl Router {
             degraded.insert(Degraded::TruncatedHistory);
         }
         let eligible = retrieve::eligible(&serving.catalog, caller, &request.narrowing, history);
+        let eligible = self.available(&serving.catalog, eligible, &mut degraded);
         query.read_as(serving.catalog.typed.read(&query, &|position| eligible.contains(position)));
         query.across = query.language == Language::En && serving.catalog.chinese;
         query.unsupported = query.language == Language::Other && !self.encoders.declare(query.codes);

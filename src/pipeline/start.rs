@@ -6,8 +6,10 @@ use std::time::Duration;
 
 use serde_json::Value;
 use tokio::sync::Semaphore;
+use tokio_util::task::TaskTracker;
 
 use super::change::report;
+use super::invoke::{OpenCalls, Pages, Turns};
 use super::pending::PendingCalls;
 use super::shadow::MOST_SHADOWS;
 use super::{Router, Settings, StartError};
@@ -18,12 +20,14 @@ use crate::decide::llm::Llm;
 use crate::decision::log::DecisionLog;
 use crate::decision::redact::Salt;
 use crate::embed::{Encoders, WordsManifest};
+use crate::execute::Executors;
+use crate::gate::{Gate, Policy};
 use crate::registry::{self, Registry};
 use crate::retrieve::Fusion;
 use crate::rules::{self, RuleFile, Rules};
 use crate::store::Store;
 use crate::text;
-use crate::types::Deadline;
+use crate::types::{Clock, Deadline};
 
 impl Router {
     /// Loads encoders, store and registries and publishes the first catalog. `progress` hears of embedding work: done,
@@ -36,7 +40,7 @@ impl Router {
             let settings = settings.clone();
             tokio::task::spawn_blocking(move || open(&settings)).await??
         };
-        let Opened { store, salt, encoders, registry, rules, log } = opened;
+        let Opened { store, salt, encoders, registry, rules, log, gate } = opened;
         if settings.strict && !registry.quarantined.is_empty() {
             return Err(StartError::Strict(registry.quarantined));
         }
@@ -50,7 +54,13 @@ impl Router {
         Ok(Arc::new(Self {
             cache: DecisionCache::new(settings.cache.clone()),
             pending: PendingCalls::new(),
-            in_flight: Semaphore::new(settings.max_in_flight),
+            in_flight: Arc::new(Semaphore::new(settings.max_in_flight)),
+            turns: Turns::new(),
+            open_calls: OpenCalls::new(),
+            pages: Pages::new(),
+            calls: TaskTracker::new(),
+            executors: Executors::new(settings.execute.clone())?,
+            gate,
             shadows: Arc::new(Semaphore::new(MOST_SHADOWS)),
             settings,
             catalogs,
@@ -120,6 +130,7 @@ struct Opened {
     registry: Registry,
     rules: Rules,
     log: DecisionLog,
+    gate: Gate,
 }
 
 fn open(settings: &Settings) -> Result<Opened, StartError> {
@@ -133,9 +144,12 @@ fn open(settings: &Settings) -> Result<Opened, StartError> {
     let registry = with_stored(settings, registry, &store)?;
     // Before anything is embedded: a rule that names no tool fails the start.
     let rules = Rules::bind(file, settings.rules.modes.clone(), &registry)?;
+    let policy = settings.policy.as_deref().map(Policy::read).transpose()?.unwrap_or_else(Policy::none);
     let log = DecisionLog::start(&settings.log)?;
     let salt = Salt::new(store.secret("decision-log-salt")?);
-    Ok(Opened { store, salt, encoders, registry, rules, log })
+    policy.check(&registry)?;
+    let gate = Gate::new(settings.gate.clone(), policy, Arc::clone(&store), Clock::System)?;
+    Ok(Opened { store, salt, encoders, registry, rules, log, gate })
 }
 
 /// Reads the registry files.

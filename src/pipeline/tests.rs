@@ -45,6 +45,27 @@ fn settings() -> Settings {
         log: crate::decision::log::Settings { target: crate::decision::log::Target::Off, queue: 1 },
         deadline: Duration::from_secs(5),
         max_in_flight: 8,
+        gate: crate::gate::Settings {
+            token_ttl: Duration::from_secs(600),
+            idempotency_ttl: Duration::from_secs(600),
+            grace: Duration::from_secs(5),
+            default_timeout: Duration::from_secs(5),
+            key_rotation: Duration::from_secs(600),
+            max_calls: 100,
+            max_steps: 8,
+            turn_budget: Duration::from_secs(60),
+        },
+        policy: None,
+        execute: crate::execute::Settings {
+            targets: BTreeMap::new(),
+            default_timeout: Duration::from_secs(5),
+            max_answer_bytes: 1024 * 1024,
+            retries: 1,
+            breaker_failures: 6,
+            breaker_window: Duration::from_secs(30),
+        },
+        result: crate::result::Settings { max_chars: 4_000, max_rows: 20 },
+        log_bodies: false,
         extra_examples: BTreeMap::new(),
     }
 }

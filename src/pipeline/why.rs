@@ -79,9 +79,9 @@ pub struct Why {
 /// An obstacle in words a reader can act on.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Barrier {
-    /// `scope`, `domain`, `tag`, `only` or `preview`.
+    /// `tenant`, `scope`, `domain`, `tag`, `only` or `preview`.
     pub kind: &'static str,
-    /// The scope that is missing, the domain or tags the tool has, the preview that has not run.
+    /// The tenants the tool is for, the scope that is missing, the domain or tags the tool has, the preview that has not run.
     pub value: String,
 }
 
@@ -250,6 +250,7 @@ fn barriers(catalog: &Catalog, id: &ToolId, caller: &Caller, work: &Work<'_>) ->
     let Some(tool) = catalog.tool(id) else { return Vec::new() };
     let barrier = |obstacle: Obstacle<'_>| {
         let (kind, value) = match obstacle {
+            Obstacle::Tenant(tenants) => ("tenant", tenants.join(", ")),
             Obstacle::Scope(scope) => ("scope", scope.0.clone()),
             Obstacle::Domain(domain) => ("domain", domain.unwrap_or_default().to_owned()),
             Obstacle::Tags(tags) => ("tag", tags.join(", ")),

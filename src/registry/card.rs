@@ -6,12 +6,13 @@ use super::CardProblem;
 use super::fields::{Fields, Report, kind, shorten};
 use super::import::{Format, MAX_DEPTH, RawCard};
 use super::positions::{Lines, join, push};
+use super::run;
 use crate::args::ArgumentSchema;
 use crate::tool::{Boundary, Confirmation, ConfirmedBy, Description, Execution, SideEffect, ToolCard};
 use crate::types::encoding::unescape_pointer;
 use crate::types::{Scope, ToolId};
 
-pub(super) const KEYS: [&str; 20] = [
+pub(super) const KEYS: [&str; 22] = [
     "name",
     "version",
     "domain",
@@ -32,6 +33,8 @@ pub(super) const KEYS: [&str; 20] = [
     "result_enums",
     "idempotency_ttl_s",
     "owner",
+    "run",
+    "tenants",
 ];
 const DESCRIPTION_KEYS: [&str; 4] = ["what", "when_to_use", "when_not_to_use", "returns"];
 const BOUNDARY_KEYS: [&str; 2] = ["case", "use"];
@@ -111,7 +114,7 @@ fn read_card(
     let side_effect = fields.choice(report, "side_effect", &SideEffect::NAMES, SideEffect::parse);
     let class = side_effect.unwrap_or(SideEffect::Destructive);
     let name = name.unwrap_or_default();
-    ToolCard {
+    let mut card = ToolCard {
         id: ToolId::new(name),
         name: name.to_owned(),
         source: source.to_owned(),
@@ -135,7 +138,14 @@ fn read_card(
         result_enums: fields.enum_texts(report, "result_enums"),
         idempotency_ttl: fields.duration(report, "idempotency_ttl_s", 1000),
         owner: fields.text(report, "owner"),
+        run: None,
+        tenants: fields.texts(report, "tenants").unwrap_or_default(),
+    };
+    // A card that somebody else exported has no say in which of our targets is called.
+    if format == Format::Native {
+        card.run = run::read(fields, &card.parameters, report, &mut remarks.unknown);
     }
+    card
 }
 
 /// What only the owner of a tool can know has to be said.

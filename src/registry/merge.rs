@@ -10,6 +10,7 @@ use super::card;
 use super::description;
 use super::import::{self, Format, RawCard, SourceFile};
 use super::positions::Lines;
+use super::scopes::{self, Scopes};
 use super::source::{Placed, References, Settled, dangling, rewrite, settle};
 use super::{CardProblem, Quarantined, Registry, RegistryError};
 use crate::tool::ToolCard;
@@ -136,8 +137,10 @@ fn attach(base: Registry, put: Registry) -> Registry {
             quarantined.push(Quarantined { card: card.name.clone(), source: PUT.into(), problems });
         }
     }
-    let notices = base.notices.iter().chain(&put.notices).cloned().collect();
-    Registry { cards, quarantined, notices }
+    let mut notices: Vec<String> = base.notices.iter().chain(&put.notices).cloned().collect();
+    let mut known = base.scopes;
+    scopes::adopt(&mut known, put.scopes, PUT, &mut notices);
+    Registry { cards, quarantined, notices, scopes: known }
 }
 
 /// Puts files into sources and checks each source.
@@ -158,8 +161,10 @@ fn group(files: Vec<(PathBuf, SourceFile)>) -> Vec<Settled> {
             let mut entries = Vec::new();
             let mut domains = BTreeSet::new();
             let mut notices = Vec::new();
+            let mut known = Scopes::new();
             for file in files {
                 let shown = file.path.display().to_string();
+                scopes::adopt(&mut known, file.scopes, &shown, &mut notices);
                 domains.extend(file.domains);
                 notices.extend(file.notices.iter().map(|notice| format!("{shown}: {notice}")));
                 entries.extend(file.cards.into_iter().map(|raw| Placed {
@@ -170,6 +175,7 @@ fn group(files: Vec<(PathBuf, SourceFile)>) -> Vec<Settled> {
             }
             let mut settled = settle(&name, entries, &domains, References::Inside);
             settled.notices.splice(0..0, notices);
+            settled.scopes = known;
             settled
         })
         .collect()
@@ -210,6 +216,7 @@ fn join(sources: Vec<Settled>) -> Registry {
         }
         registry.quarantined.extend(source.quarantined);
         registry.notices.extend(source.notices);
+        scopes::adopt(&mut registry.scopes, source.scopes, &source.name, &mut registry.notices);
     }
     registry
 }

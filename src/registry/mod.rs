@@ -10,6 +10,8 @@ mod fields;
 mod import;
 mod merge;
 mod positions;
+mod run;
+mod scopes;
 mod source;
 
 use std::collections::BTreeMap;
@@ -23,6 +25,7 @@ pub(crate) use import::{nested_too_deeply, read_yaml};
 pub(crate) use merge::PUT;
 pub use merge::{from_values, load, merge, overlay};
 pub(crate) use positions::{Lines, join};
+pub use scopes::{ScopeInfo, Scopes};
 
 use crate::tool::ToolCard;
 use crate::types::ToolId;
@@ -35,6 +38,8 @@ pub struct Registry {
     pub quarantined: Vec<Quarantined>,
     /// Things worth knowing that did not keep a card from being served.
     pub notices: Vec<String>,
+    /// What the files say about scopes that cards need.
+    pub scopes: Scopes,
 }
 
 /// A card that is not served.

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::card::{self, Entry};
 use super::description;
 use super::import::Format;
+use super::scopes::Scopes;
 use super::{CardProblem, Quarantined, suggest};
 use crate::tool::ToolCard;
 
@@ -60,6 +61,8 @@ pub(super) struct Settled {
     pub names: BTreeSet<String>,
     pub quarantined: Vec<Quarantined>,
     pub notices: Vec<String>,
+    /// What its files say about scopes.
+    pub scopes: Scopes,
 }
 
 /// Checks the entries of one source against each other.

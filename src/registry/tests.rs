@@ -3,7 +3,9 @@
 use serde_json::json;
 
 use super::*;
+use crate::registry::ScopeInfo;
 use crate::tool::SideEffect;
+use crate::types::Scope;
 
 struct Folder(tempfile::TempDir);
 
@@ -283,4 +285,31 @@ fn a_put_that_points_nowhere_leaves_what_it_was_to_replace() {
     assert_eq!(ids(&second), ["a", "y"]);
     assert_eq!((second.cards["a"].source.as_str(), second.cards["y"].version.as_str()), ("r", "1"));
     assert_eq!(second.quarantined.len(), 2);
+}
+
+#[test]
+fn scopes_are_read_over_files_and_the_first_description_counts() {
+    let folder = Folder::new();
+    let scoped =
+        |registry: &str, name: &str, scopes: &str| format!("scopes:\n{scopes}{}", native(registry, &[card(name, "")]));
+    let one = "  - {name: \"refunds:write\", about: pay money back, granted_by: the refund desk}\n";
+    let two = "  - {name: \"refunds:write\", about: something else}\n  - {name: \"orders:read\", abut: read orders}\n";
+    let a = folder.file("a.yaml", &scoped("one", "pay", one));
+    let b = folder.file("b.yaml", &scoped("two", "read", two));
+    let registry = load(&[b.clone(), a]).unwrap();
+    let told = &registry.scopes[&Scope("refunds:write".into())];
+    assert_eq!(told.about.as_deref(), Some("pay money back"));
+    assert_eq!(told.granted_by.as_deref(), Some("the refund desk"));
+    assert_eq!(registry.scopes[&Scope("orders:read".into())], ScopeInfo::default());
+    let noticed = |part: &str| registry.notices.iter().any(|notice| notice.contains(part));
+    assert!(noticed("two: the scope `refunds:write` is described differently"), "{:?}", registry.notices);
+    let place = format!("{}: /scopes/1/abut on line 3: ", b.display());
+    assert!(noticed(&place) && noticed("did you mean `about`"), "{:?}", registry.notices);
+
+    let put = from_values(&[json!({"name": "new", "description": "New.", "side_effect": "read", "timeout_ms": 10,
+        "permissions": []})]);
+    let scopes = registry.scopes.clone();
+    let over = overlay(registry.clone(), put.clone());
+    assert_eq!((over.scopes, over.cards.len()), (scopes.clone(), 3));
+    assert_eq!(merge(registry, put).scopes, scopes);
 }

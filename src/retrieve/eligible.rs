@@ -49,6 +49,8 @@ impl<'a> Admitted<'a> {
 /// Why a tool is not open to a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Obstacle<'a> {
+    /// The tool is open to these tenants, and the caller's is not among them.
+    Tenant(&'a [String]),
     /// The caller lacks this scope.
     Scope(&'a Scope),
     /// The narrowing names domains, and the tool's is not among them.
@@ -98,7 +100,7 @@ impl Eligible {
     }
 }
 
-/// Tools for which the caller holds every scope, that the narrowing admits, and whose preview, where the card asks for
+/// Tools of the caller's tenant or of none, for which the caller holds every scope, that the narrowing admits, and whose preview, where the card asks for
 /// one, has been shown in this conversation.
 pub fn eligible(catalog: &Catalog, caller: &Caller, narrowing: &Narrowing, history: &[Turn]) -> Eligible {
     let previewed = previewed_tools(history);
@@ -130,8 +132,10 @@ fn in_the_way<'t>(
     admitted: &Admitted<'_>,
     previewed: &BTreeSet<String>,
 ) -> impl Iterator<Item = Obstacle<'t>> {
+    let tenants = &tool.card.tenants;
+    let tenant = (!caller.belongs_to(tenants)).then_some(Obstacle::Tenant(tenants));
     let scopes = tool.card.scopes.iter().filter(|scope| !caller.holds(scope)).map(Obstacle::Scope);
-    scopes.chain(admitted.refuses(tool)).chain(preview_missing(catalog, tool, previewed))
+    tenant.into_iter().chain(scopes).chain(admitted.refuses(tool)).chain(preview_missing(catalog, tool, previewed))
 }
 
 /// A tool that lives on another tool's token cannot be called before that token exists.

@@ -2,11 +2,14 @@
 
 use std::time::Duration;
 
+use metrics::counter;
 use tonic::metadata::MetadataMap;
 use tonic::{Request, Status};
 
+use super::incoming::Peer;
 use super::status;
 use crate::identity::{Credentials, Identity, Refused};
+use crate::telemetry::names;
 use crate::types::{Caller, Deadline, FieldProblem, Problem};
 
 /// Who calls.
@@ -14,14 +17,32 @@ use crate::types::{Caller, Deadline, FieldProblem, Problem};
 /// # Errors
 /// A status for a caller who is not admitted.
 pub(super) fn caller<T>(identity: &Identity, request: &Request<T>) -> Result<Caller, Status> {
-    let mut headers = request.metadata().get_all("authorization").iter();
-    let authorization = headers.next();
-    // Which of two tokens counts must not depend on who reads them.
-    if headers.next().is_some() {
-        return Err(status::refused(Refused::UnknownToken));
+    resolve(identity, request).map_err(|refused| {
+        counter!(names::CALLERS_REFUSED, "reason" => refused.as_str()).increment(1);
+        status::refused(refused)
+    })
+}
+
+fn resolve<T>(identity: &Identity, request: &Request<T>) -> Result<Caller, Refused> {
+    let peer = request.extensions().get::<Peer>();
+    let header = identity.header().map(|name| only(request.metadata(), name)).transpose()?.flatten();
+    identity.resolve(Credentials {
+        peer: peer.map(|peer| peer.address).or_else(|| request.remote_addr()),
+        authorization: only(request.metadata(), "authorization")?,
+        header,
+        certificate: peer.and_then(|peer| peer.certificate.as_deref()).map(|der| der.as_ref()),
+    })
+}
+
+/// The one value of a header; one that is no text counts as there and empty. Which of two counts must not depend on who
+/// reads them.
+fn only<'a>(metadata: &'a MetadataMap, name: &str) -> Result<Option<&'a str>, Refused> {
+    let mut values = metadata.get_all(name).iter();
+    let first = values.next();
+    if values.next().is_some() {
+        return Err(Refused::Ambiguous);
     }
-    let authorization = authorization.and_then(|value| value.to_str().ok());
-    identity.resolve(Credentials { peer: request.remote_addr(), authorization }).map_err(status::refused)
+    Ok(first.map(|value| std::str::from_utf8(value.as_encoded_bytes()).unwrap_or_default()))
 }
 
 /// The earlier of the caller's `grpc-timeout` and `most`, which is also the default.

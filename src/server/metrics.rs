@@ -17,6 +17,12 @@ pub(super) enum Method {
     Delete,
     Replace,
     Reload,
+    Authorize,
+    Confirm,
+    Complete,
+    Invoke,
+    Lookup,
+    NextPage,
 }
 
 impl Method {
@@ -29,6 +35,12 @@ impl Method {
             Self::Delete => "Delete",
             Self::Replace => "Replace",
             Self::Reload => "Reload",
+            Self::Authorize => "Authorize",
+            Self::Confirm => "Confirm",
+            Self::Complete => "Complete",
+            Self::Invoke => "Invoke",
+            Self::Lookup => "Lookup",
+            Self::NextPage => "NextPage",
         }
     }
 }

@@ -1,40 +1,33 @@
-//! The `Registry` service: reads for every caller, changes for those who administer it.
+//! The `Registry` service: reads for every caller, changes for those who administer it. Every change is audited.
 
 use std::future::Future;
+use std::pin::Pin;
 use std::sync::Arc;
 
 use serde_json::Value;
 use tonic::{Request, Response, Status, async_trait};
 
 use super::app::App;
+use super::audit::{Outcome, What};
 use super::metrics::Method;
 use super::{metadata, proto, status, wire};
 use crate::pipeline::{Change, Router, StartError};
 use crate::tool::ToolCard;
-use crate::types::{Caller, Problem};
+use crate::types::{Administers, Caller, Problem, ToolId};
 
 pub(super) struct RegistryService(pub(super) Arc<App>);
 
-/// Whose cards a reader may see.
-enum Reader {
-    /// The operator: everything, quarantined cards included.
-    Operator,
-    Caller(Caller),
-}
-
-impl Reader {
-    fn identify<T>(app: &App, request: &Request<T>) -> Result<Self, Status> {
-        let caller = metadata::caller(&app.identity, request)?;
-        Ok(if caller.administers() { Self::Operator } else { Self::Caller(caller) })
-    }
-
-    fn sees(&self, card: &ToolCard) -> bool {
-        match self {
-            Self::Operator => true,
-            Self::Caller(caller) => card.scopes.iter().all(|scope| caller.holds(scope)),
-        }
+/// Whether `caller` may read the card. An administrator reads what it may change, whatever scopes it holds.
+fn sees(caller: &Caller, card: &ToolCard) -> bool {
+    match caller.administers() {
+        Administers::Everything => true,
+        Administers::OwnTenant => caller.belongs_to(&card.tenants),
+        Administers::Nothing => caller.belongs_to(&card.tenants) && card.scopes.iter().all(|scope| caller.holds(scope)),
     }
 }
+
+/// A change that its caller may make, checked and ready to run.
+type Work = Pin<Box<dyn Future<Output = Result<Change, StartError>> + Send>>;
 
 #[async_trait]
 impl proto::registry_server::Registry for RegistryService {
@@ -47,14 +40,24 @@ impl proto::registry_server::Registry for RegistryService {
     }
 
     async fn put(&self, request: Request<proto::PutRequest>) -> Result<Response<proto::ChangeResponse>, Status> {
-        let caller = self.administrator(&request);
-        let work = self.change("put", caller, wire::cards(request.into_inner().cards), put);
+        let caller = metadata::caller(&self.0.identity, &request);
+        let cards = wire::cards(request.into_inner().cards);
+        let names = cards.as_deref().map(names_of).unwrap_or_default();
+        let work = self.change(Method::Put, caller, names, cards, |router, reach, cards| match reach {
+            Reach::Everything => Box::pin(async move { router.put(cards).await }),
+            Reach::Tenant(tenant) => Box::pin(async move { router.put_for(tenant, cards).await }),
+        });
         self.0.requests.run(Method::Put, work).await
     }
 
     async fn delete(&self, request: Request<proto::DeleteRequest>) -> Result<Response<proto::ChangeResponse>, Status> {
-        let caller = self.administrator(&request);
-        let work = self.change("delete", caller, wire::names(request.into_inner().names), delete);
+        let caller = metadata::caller(&self.0.identity, &request);
+        let names = wire::names(request.into_inner().names);
+        let told = names.clone().unwrap_or_default();
+        let work = self.change(Method::Delete, caller, told, names, |router, reach, names| match reach {
+            Reach::Everything => Box::pin(async move { router.delete(names).await }),
+            Reach::Tenant(tenant) => Box::pin(async move { router.delete_for(tenant, names).await }),
+        });
         self.0.requests.run(Method::Delete, work).await
     }
 
@@ -62,21 +65,33 @@ impl proto::registry_server::Registry for RegistryService {
         &self,
         request: Request<proto::ReplaceRequest>,
     ) -> Result<Response<proto::ChangeResponse>, Status> {
-        let caller = self.administrator(&request);
-        let work = self.change("replace", caller, wire::cards(request.into_inner().cards), replace);
+        let caller = metadata::caller(&self.0.identity, &request);
+        let cards = wire::cards(request.into_inner().cards);
+        let names = cards.as_deref().map(names_of).unwrap_or_default();
+        let work = self.change(Method::Replace, caller, names, cards, |router, _, cards| {
+            Box::pin(async move { router.replace(cards).await })
+        });
         self.0.requests.run(Method::Replace, work).await
     }
 
     async fn reload(&self, request: Request<proto::ReloadRequest>) -> Result<Response<proto::ChangeResponse>, Status> {
-        let caller = self.administrator(&request).and_then(|caller| self.reload_callers().map(|()| caller));
-        let work = self.change("reload", caller, Ok(()), reload);
+        let caller = metadata::caller(&self.0.identity, &request);
+        let work = self.change(Method::Reload, caller, Vec::new(), Ok(()), |router, _, ()| {
+            Box::pin(async move { router.reload().await })
+        });
         self.0.requests.run(Method::Reload, work).await
     }
 }
 
+/// How far a change may reach.
+enum Reach {
+    Everything,
+    Tenant(String),
+}
+
 impl RegistryService {
     async fn list_cards(&self, request: Request<proto::ListRequest>) -> Result<proto::ListResponse, Status> {
-        let reader = Reader::identify(&self.0, &request)?;
+        let caller = metadata::caller(&self.0.identity, &request)?;
         let router = self.0.router().ok_or_else(status::not_ready)?;
         let domains = request.into_inner().domains;
         let (catalog_version, registry) = router.registry();
@@ -85,10 +100,11 @@ impl RegistryService {
             let wanted = |card: &ToolCard| {
                 domains.is_empty() || card.domain.as_ref().is_some_and(|domain| domains.contains(domain))
             };
-            let cards = registry.cards.values().filter(|card| wanted(card) && reader.sees(card));
-            let quarantined = match reader {
-                Reader::Operator => registry.quarantined.iter().map(wire::quarantined).collect(),
-                Reader::Caller(_) => Vec::new(),
+            let cards = registry.cards.values().filter(|card| wanted(card) && sees(&caller, card));
+            // Whose a card is that cannot be read, nobody knows.
+            let quarantined = match caller.administers() {
+                Administers::Everything => registry.quarantined.iter().map(wire::quarantined).collect(),
+                Administers::OwnTenant | Administers::Nothing => Vec::new(),
             };
             proto::ListResponse { catalog_version, tools: cards.map(|card| wire::summary(card)).collect(), quarantined }
         };
@@ -96,7 +112,7 @@ impl RegistryService {
     }
 
     async fn get_card(&self, request: Request<proto::GetRequest>) -> Result<proto::GetResponse, Status> {
-        let reader = Reader::identify(&self.0, &request)?;
+        let caller = metadata::caller(&self.0.identity, &request)?;
         let router = self.0.router().ok_or_else(status::not_ready)?;
         let name = request.into_inner().name;
         let (catalog_version, registry) = router.registry();
@@ -104,64 +120,120 @@ impl RegistryService {
         let card = registry
             .cards
             .get(name.as_str())
-            .filter(|card| reader.sees(card))
+            .filter(|card| sees(&caller, card))
             .ok_or_else(|| status::not_found(&name))?;
         Ok(proto::GetResponse { catalog_version, summary: Some(wire::summary(card)), card: Some(wire::card(card)) })
     }
 
-    fn administrator<T>(&self, request: &Request<T>) -> Result<Caller, Status> {
-        let caller = metadata::caller(&self.0.identity, request)?;
-        if caller.administers() { Ok(caller) } else { Err(status::not_an_administrator()) }
-    }
-
-    /// The callers belong to what an operator changes on disk, as the cards do.
-    fn reload_callers(&self) -> Result<(), Status> {
-        self.0.reload_callers().map(drop).map_err(|error| status::callers(&error))
-    }
-
     /// Runs a change to its end even when the caller leaves: half a change must not depend on a connection.
-    async fn change<T, F>(
+    async fn change<T>(
         &self,
-        what: &'static str,
+        method: Method,
         caller: Result<Caller, Status>,
+        tools: Vec<String>,
         input: Result<T, Problem>,
-        apply: impl FnOnce(Arc<Router>, T) -> F,
-    ) -> Result<proto::ChangeResponse, Status>
-    where
-        F: Future<Output = Result<Change, StartError>> + Send + 'static,
-    {
-        let Caller { name, tenant, .. } = caller?;
+        work: impl FnOnce(Arc<Router>, Reach, T) -> Work,
+    ) -> Result<proto::ChangeResponse, Status> {
+        let caller = caller?;
+        let reach = match caller.administers() {
+            Administers::Everything => Reach::Everything,
+            Administers::OwnTenant if is_the_operators(method) => {
+                return Err(self.refuse(&caller, method, tools, status::not_the_operator()).await);
+            }
+            Administers::OwnTenant => Reach::Tenant(caller.tenant.clone()),
+            Administers::Nothing => {
+                return Err(self.refuse(&caller, method, tools, status::not_an_administrator()).await);
+            }
+        };
         let input = input.map_err(|problem| status::invalid(&problem))?;
-        let router = self.0.router().ok_or_else(status::not_ready)?.clone();
-        let change = self.0.writes.spawn(apply(router, input)).await.map_err(|err| status::crashed(&err))?;
-        match change {
-            Ok(change) => {
-                let version = &change.catalog_version;
-                tracing::info!(what, caller = name, tenant, version, "the registry was changed");
-                Ok(wire::change(change))
-            }
-            Err(error) => {
-                tracing::warn!(what, caller = name, tenant, "a change of the registry was refused");
-                Err(status::change(&error))
-            }
+        let work = work(self.0.router().ok_or_else(status::not_ready)?.clone(), reach, input);
+        let app = Arc::clone(&self.0);
+        let audited = async move { audited(&app, &caller, method, tools, work).await };
+        self.0.writes.spawn(audited).await.map_err(|err| status::crashed(&err))?
+    }
+
+    /// Records that the caller was not let; `status` says so in any case.
+    async fn refuse(&self, caller: &Caller, method: Method, tools: Vec<String>, status: Status) -> Status {
+        if let Err(error) = self.0.audit.refused(caller, method.as_str(), What::default().tools(tools)).await {
+            let error: &dyn std::error::Error = &error;
+            tracing::error!(error, "a refusal could not be written into the audit record");
         }
+        status
     }
 }
 
-async fn put(router: Arc<Router>, cards: Vec<Value>) -> Result<Change, StartError> {
-    router.put(cards).await
+/// Whether a change reaches beyond one tenant by its nature.
+fn is_the_operators(method: Method) -> bool {
+    match method {
+        Method::Replace | Method::Reload => true,
+        Method::Put
+        | Method::Delete
+        | Method::Route
+        | Method::List
+        | Method::Get
+        | Method::Authorize
+        | Method::Confirm
+        | Method::Complete
+        | Method::Invoke
+        | Method::Lookup
+        | Method::NextPage => false,
+    }
 }
 
-async fn delete(router: Arc<Router>, names: Vec<String>) -> Result<Change, StartError> {
-    router.delete(names).await
+/// The change between the two lines of its record.
+async fn audited(
+    app: &App,
+    caller: &Caller,
+    method: Method,
+    tools: Vec<String>,
+    work: Work,
+) -> Result<proto::ChangeResponse, Status> {
+    let begun = app.audit.begin(caller, method.as_str(), What::default().tools(tools)).await;
+    let begun = begun.map_err(|error| status::not_audited(&error))?;
+    let result = match method {
+        Method::Reload => reread(app),
+        _ => Ok(()),
+    };
+    let result = match result {
+        Ok(()) => work.await.map_err(|error| (outcome(&error), status::change(&error, caller.administers()))),
+        Err(status) => Err((Outcome::Failed, status)),
+    };
+    let (outcome, what) = match &result {
+        Ok(change) => (Outcome::Done, told(change)),
+        Err((outcome, _)) => (*outcome, What::default()),
+    };
+    let ended = begun.end(outcome, what).await;
+    let change = result.map_err(|(_, status)| status)?;
+    ended.map_err(|error| status::end_not_audited(&error))?;
+    Ok(wire::change(change))
 }
 
-async fn replace(router: Arc<Router>, cards: Vec<Value>) -> Result<Change, StartError> {
-    router.replace(cards).await
+/// Callers, keys and certificates belong to what an operator changes on disk, as the cards do.
+fn reread(app: &App) -> Result<(), Status> {
+    app.reload_callers().map_err(|error| status::not_reread(&error, "callers or keys"))?;
+    app.reload_certificates().map_err(|error| status::not_reread(&error, "certificates"))?;
+    Ok(())
 }
 
-async fn reload(router: Arc<Router>, (): ()) -> Result<Change, StartError> {
-    router.reload().await
+fn outcome(error: &StartError) -> Outcome {
+    match error {
+        StartError::NotOwn { .. } | StartError::Operators { .. } => Outcome::Refused,
+        _ => Outcome::Failed,
+    }
+}
+
+fn told(change: &Change) -> What {
+    let count = |ids: &[ToolId]| ids.len().to_string();
+    What::default()
+        .word("catalog_version", &change.catalog_version)
+        .word("added", count(&change.added))
+        .word("changed", count(&change.changed))
+        .word("removed", count(&change.removed))
+        .word("quarantined", change.quarantined.len().to_string())
+}
+
+fn names_of(cards: &[Value]) -> Vec<String> {
+    cards.iter().filter_map(|card| Some(card.get("name")?.as_str()?.to_owned())).collect()
 }
 
 #[cfg(test)]

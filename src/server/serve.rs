@@ -8,7 +8,7 @@ use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
-use tonic::transport::server::{Router, TcpIncoming};
+use tonic::transport::server::Router;
 use tonic::transport::{self, Server};
 use tonic_health::pb::FILE_DESCRIPTOR_SET as HEALTH_DESCRIPTORS;
 use tonic_health::pb::health_server::HealthServer;
@@ -16,7 +16,10 @@ use tonic_health::server::HealthService;
 use tracing::{info, warn};
 
 use super::app::{App, Phase};
+use super::gate::GateService;
 use super::health::Health;
+use super::incoming::incoming;
+use super::proto::gate_server::GateServer;
 use super::proto::registry_server::RegistryServer;
 use super::proto::router_server::RouterServer;
 use super::registry::RegistryService;
@@ -32,6 +35,8 @@ const PER_CONNECTION: u16 = 1024;
 /// Answers already made may take this long to leave once nothing is in work any more. Connections that only wait,
 /// such as a health watch, are closed after it.
 const LINGER: Duration = Duration::from_millis(500);
+/// How often records of calls are looked through for late ones.
+const SWEEP: Duration = Duration::from_secs(30);
 /// How often the recorder folds its histograms when nobody scrapes.
 const UPKEEP: Duration = Duration::from_secs(5);
 
@@ -73,13 +78,18 @@ pub async fn serve(
 ) -> Result<Drained, ServeError> {
     let health = Health::new().await;
     let closing = Closing { grpc: CancellationToken::new(), http: CancellationToken::new() };
-    let incoming = TcpIncoming::from(listener).with_nodelay(Some(true));
-    let grpc = grpc(&app, &health).serve_with_incoming_shutdown(incoming, closing.grpc.clone().cancelled_owned());
+    let connections = incoming(listener, app.tls.clone(), closing.grpc.clone());
+    let grpc = grpc(&app, &health).serve_with_incoming_shutdown(connections, closing.grpc.clone().cancelled_owned());
     let mut grpc = tokio::spawn(grpc);
     let mut http = tokio::spawn(http::serve(http, app.clone(), closing.http.clone()));
     let mut loading = AbortOnDrop(tokio::spawn({
         let app = app.clone();
         async move { app.load().await }
+    }));
+    let mut sweep = tokio::time::interval(SWEEP);
+    let _fresh = AbortOnDrop(tokio::spawn({
+        let app = app.clone();
+        async move { app.keep_fresh().await }
     }));
     let mut upkeep = tokio::time::interval(UPKEEP);
 
@@ -93,6 +103,7 @@ pub async fn serve(
             }
             ended = &mut grpc => return failed(&app, grpc_failed(ended)).await,
             ended = &mut http => return failed(&app, http_failed(ended)).await,
+            _ = sweep.tick() => if let Some(router) = app.router().cloned() { tokio::spawn(async move { router.sweep().await }); },
             _ = upkeep.tick() => if let Some(handle) = &app.prometheus { handle.run_upkeep() },
         }
     }
@@ -126,6 +137,9 @@ async fn drain(app: &App) -> Drained {
     let finished = async {
         app.requests.idle().await;
         app.writes.wait().await;
+        if let Some(router) = app.router() {
+            router.calls_ended().await;
+        }
     };
     if timeout(app.server.drain, finished).await.is_ok() {
         return Drained { in_flight, cut: 0 };
@@ -157,6 +171,9 @@ fn grpc(app: &Arc<App>, health: &Health) -> Router {
             RouterServer::new(RouterService(app.clone()))
                 .max_decoding_message_size(bytes)
                 .max_encoding_message_size(bytes),
+        )
+        .add_service(
+            GateServer::new(GateService(app.clone())).max_decoding_message_size(bytes).max_encoding_message_size(bytes),
         )
         .add_service(
             RegistryServer::new(RegistryService(app.clone()))

@@ -8,10 +8,11 @@ use std::error::Error;
 use tonic::Status;
 use tracing::error;
 
+use super::audit::AuditError;
 use crate::embed::EmbedError;
-use crate::identity::{CallersError, Refused};
-use crate::pipeline::{RouteError, StartError};
-use crate::types::Problem;
+use crate::identity::Refused;
+use crate::pipeline::{InvokeError, RouteError, StartError};
+use crate::types::{Administers, Problem};
 
 /// Bytes of a status text, well below what any HTTP/2 peer accepts in a header (percent-encoding can triple it).
 const MAX_MESSAGE: usize = 1000;
@@ -25,10 +26,31 @@ pub(super) fn route(error: &RouteError) -> Status {
     }
 }
 
-/// A change of the catalog that did not happen. Only the operator's own machine gets here, so a file's name may be
-/// told.
-pub(super) fn change(error: &StartError) -> Status {
+/// A guarded call about which nothing was decided.
+pub(super) fn invoke(error: &InvokeError) -> Status {
     match error {
+        InvokeError::Overloaded => overloaded(),
+        InvokeError::Gate(_) | InvokeError::Interrupted(_) => {
+            internal(error, "nothing was decided about the call; `Lookup` tells where it stands")
+        }
+    }
+}
+
+pub(super) fn no_such_call() -> Status {
+    Status::not_found("there is no such call")
+}
+
+/// A change of the catalog that did not happen. The operator may be told the name of a file; the administrator of a
+/// tenant may not, nor what is wrong with cards of others.
+pub(super) fn change(error: &StartError, reach: Administers) -> Status {
+    match error {
+        StartError::NotOwn { .. } | StartError::Operators { .. } => {
+            Status::permission_denied(cut(&format!("the catalog is unchanged: {error}")))
+        }
+        StartError::Registry(_) | StartError::Strict(_) | StartError::Rules(_) if reach != Administers::Everything => {
+            error!(error = chain(error), "a tenant's change was refused");
+            Status::failed_precondition("the catalog is unchanged; the operator can read why in the server's log")
+        }
         StartError::Registry(_) | StartError::Strict(_) | StartError::Rules(_) => {
             Status::failed_precondition(cut(&format!("the catalog is unchanged: {}", chain(error))))
         }
@@ -40,6 +62,8 @@ pub(super) fn change(error: &StartError) -> Status {
         StartError::Store(_)
         | StartError::Build(_)
         | StartError::Log(_)
+        | StartError::Policy(_)
+        | StartError::Execute(_)
         | StartError::Llm(_)
         | StartError::Fusion { .. }
         | StartError::Confidence { .. }
@@ -64,20 +88,43 @@ pub(super) fn invalid(problem: &Problem) -> Status {
 
 pub(super) fn refused(refused: Refused) -> Status {
     match refused {
-        Refused::NotLocal => Status::permission_denied(refused.to_string()),
-        Refused::NoToken | Refused::UnknownToken => Status::unauthenticated(refused.to_string()),
+        Refused::NotLocal | Refused::HeaderFromAfar => Status::permission_denied(refused.to_string()),
+        Refused::NoToken
+        | Refused::UnknownToken
+        | Refused::BadHeader
+        | Refused::UnknownCertificate
+        | Refused::Ambiguous => Status::unauthenticated(refused.to_string()),
     }
 }
 
-pub(super) fn callers(error: &CallersError) -> Status {
-    error!(error = chain(error), "the callers cannot be read; those known so far stay");
-    Status::failed_precondition("nothing was read again: the callers cannot be read; the server's log says why")
+/// A file that is read with the registry cannot be used.
+pub(super) fn not_reread(error: &dyn Error, what: &'static str) -> Status {
+    error!(error = chain(error), what, "cannot be read again; what was in force stays");
+    Status::failed_precondition(format!(
+        "the registry was not read again: {what} cannot be used; the server's log says why"
+    ))
+}
+
+/// Without its line in the audit record nothing is done.
+pub(super) fn not_audited(error: &AuditError) -> Status {
+    error!(error = chain(error), "the audit record cannot be written");
+    Status::unavailable("the audit record cannot be written, so nothing was done")
+}
+
+/// It is done, and the record holds its beginning alone.
+pub(super) fn end_not_audited(error: &AuditError) -> Status {
+    error!(error = chain(error), "the audit record cannot be written");
+    Status::internal("it was done, but its end could not be written into the audit record")
 }
 
 pub(super) fn not_an_administrator() -> Status {
     Status::permission_denied(
-        "this caller may not change the registry; `admin = true` in the file of callers allows it",
+        "this caller may not change the registry; `admin` allows it for the cards of a tenant, `operator` for all",
     )
+}
+
+pub(super) fn not_the_operator() -> Status {
+    Status::permission_denied("only an operator may do this: it reaches beyond one tenant")
 }
 
 pub(super) fn not_found(what: &str) -> Status {
@@ -166,8 +213,11 @@ mod tests {
         let status = route(&RouteError::Internal("thread 'main' panicked at db.internal:5432".into()));
         assert_eq!(status.code(), Code::Internal);
         assert!(!status.message().contains("db.internal"));
-        assert_eq!(change(&StartError::Embed(EmbedError::Overloaded)).code(), Code::ResourceExhausted);
-        assert_eq!(change(&StartError::Strict(Vec::new())).code(), Code::FailedPrecondition);
-        assert_eq!(change(&StartError::Llm("x".into())).code(), Code::Internal);
+        assert_eq!(
+            change(&StartError::Embed(EmbedError::Overloaded), Administers::Everything).code(),
+            Code::ResourceExhausted
+        );
+        assert_eq!(change(&StartError::Strict(Vec::new()), Administers::Everything).code(), Code::FailedPrecondition);
+        assert_eq!(change(&StartError::Llm("x".into()), Administers::Everything).code(), Code::Internal);
     }
 }

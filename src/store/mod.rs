@@ -1,10 +1,19 @@
-//! Durable state in one SQLite file: embeddings by model and text, and cards that were `Put`.
+//! Durable state in one SQLite file: embeddings by model and text, cards that were `Put`, guarded calls.
 //!
-//! Owns: the file, its schema and migrations.
-//! Does not know: what a vector means or whether a card is valid. All calls block: async callers use `spawn_blocking`.
+//! Owns: the file, its schema and migrations; the [`Ledger`] of guarded calls.
+//! Does not know: what a vector means, whether a card is valid, which steps a call may take. All calls block: async
+//! callers use `spawn_blocking`.
 
 mod cards;
 mod secrets;
+
+mod ledger;
+
+mod calls;
+mod keys;
+mod tokens;
+mod turns;
+
 mod sqlite;
 mod vectors;
 
@@ -13,6 +22,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use rusqlite::Connection;
 
+pub use ledger::{CallFacts, CallRow, Change, Changed, Ledger, SigningKey, Steps, Swept, TokenFacts, TokenRow};
 pub use vectors::StoredVector;
 
 #[derive(Debug, thiserror::Error)]

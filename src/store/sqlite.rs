@@ -11,7 +11,8 @@ use super::StoreError;
 const APPLICATION_ID: i64 = 0x504e_544d;
 
 /// Step `i` leads from schema `i` to schema `i + 1`. Steps are only ever added.
-const MIGRATIONS: [&str; 1] = ["
+const MIGRATIONS: [&str; 2] = [
+    "
     CREATE TABLE model (id INTEGER PRIMARY KEY, fingerprint TEXT NOT NULL UNIQUE);
     CREATE TABLE vector (
         model INTEGER NOT NULL REFERENCES model (id),
@@ -22,7 +23,63 @@ const MIGRATIONS: [&str; 1] = ["
     );
     CREATE TABLE card (name TEXT PRIMARY KEY, json TEXT NOT NULL) WITHOUT ROWID;
     CREATE TABLE secret (name TEXT PRIMARY KEY, bytes BLOB NOT NULL) WITHOUT ROWID;
-"];
+",
+    // One call of a key is the current one; those before it stay until they are late. `tally` saves counting.
+    "
+    CREATE TABLE call (
+        id TEXT NOT NULL PRIMARY KEY,
+        tenant TEXT NOT NULL,
+        conversation TEXT NOT NULL,
+        key TEXT NOT NULL,
+        current INTEGER NOT NULL,
+        state TEXT NOT NULL,
+        revision INTEGER NOT NULL,
+        updated INTEGER NOT NULL,
+        until INTEGER NOT NULL,
+        keep INTEGER NOT NULL,
+        facts TEXT NOT NULL
+    );
+    CREATE UNIQUE INDEX call_key ON call (tenant, conversation, key) WHERE current = 1;
+    CREATE INDEX call_late ON call (keep);
+    CREATE INDEX call_settled ON call (updated) WHERE state IN ('succeeded', 'failed', 'expired', 'cancelled');
+    CREATE INDEX call_waiting ON call (updated) WHERE state IN ('proposed', 'previewed', 'confirmed');
+    CREATE TABLE preview_token (
+        tenant TEXT NOT NULL,
+        target TEXT NOT NULL,
+        digest TEXT NOT NULL,
+        until INTEGER NOT NULL,
+        keep INTEGER NOT NULL,
+        spent_by TEXT,
+        facts TEXT NOT NULL,
+        UNIQUE (tenant, target, digest)
+    );
+    CREATE INDEX preview_token_late ON preview_token (keep);
+    CREATE TABLE turn (
+        tenant TEXT NOT NULL,
+        conversation TEXT NOT NULL,
+        turn TEXT NOT NULL,
+        steps INTEGER NOT NULL,
+        started INTEGER NOT NULL,
+        keep INTEGER NOT NULL,
+        UNIQUE (tenant, conversation, turn)
+    );
+    CREATE INDEX turn_late ON turn (keep);
+    CREATE TABLE signing_key (id TEXT NOT NULL PRIMARY KEY, bytes BLOB NOT NULL, made INTEGER NOT NULL);
+    CREATE TABLE tally (name TEXT NOT NULL PRIMARY KEY, rows INTEGER NOT NULL);
+    INSERT INTO tally VALUES ('call', 0), ('preview_token', 0), ('turn', 0);
+    CREATE TRIGGER call_in AFTER INSERT ON call BEGIN UPDATE tally SET rows = rows + 1 WHERE name = 'call'; END;
+    CREATE TRIGGER call_out AFTER DELETE ON call BEGIN UPDATE tally SET rows = rows - 1 WHERE name = 'call'; END;
+    CREATE TRIGGER token_in AFTER INSERT ON preview_token
+        BEGIN UPDATE tally SET rows = rows + 1 WHERE name = 'preview_token'; END;
+    CREATE TRIGGER token_out AFTER DELETE ON preview_token
+        BEGIN UPDATE tally SET rows = rows - 1 WHERE name = 'preview_token'; END;
+    CREATE TRIGGER turn_in AFTER INSERT ON turn BEGIN UPDATE tally SET rows = rows + 1 WHERE name = 'turn'; END;
+    CREATE TRIGGER turn_out AFTER DELETE ON turn BEGIN UPDATE tally SET rows = rows - 1 WHERE name = 'turn'; END;
+",
+];
+
+/// Largest write-ahead log that is kept between transactions.
+const LOG_BYTES: i64 = 8 << 20;
 
 /// How long a call waits for another process that is writing.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
@@ -40,7 +97,12 @@ pub(super) fn prepare(mut connection: Connection, shown: &str) -> Result<Connect
     migrate(&mut connection, shown)?;
     // Readers do not wait for the writer. The answer is ignored: a file system without shared memory keeps the old mode.
     connection.query_row("PRAGMA journal_mode = WAL", [], |_| Ok(())).or_else(ignore_busy).map_err(fail)?;
-    connection.set_prepared_statement_cache_capacity(16);
+    // Each commit is on the disk when it returns. With `NORMAL` the log is only written to the operating system: after
+    // a power cut a call that was let go, and perhaps ran, would be gone, and a second request would run it again.
+    connection.pragma_update(None, "synchronous", "FULL").map_err(fail)?;
+    // What one long transaction made of the log is given back.
+    connection.pragma_update_and_check(None, "journal_size_limit", LOG_BYTES, |_| Ok(())).map_err(fail)?;
+    connection.set_prepared_statement_cache_capacity(48);
     Ok(connection)
 }
 
@@ -118,7 +180,7 @@ mod tests {
         let newer = dir.path().join("newer.db");
         drop(Store::open(&newer).unwrap());
         Connection::open(&newer).unwrap().pragma_update(None, "user_version", 99).unwrap();
-        assert!(error(&newer).contains("has schema 99") && error(&newer).contains("up to 1"), "{}", error(&newer));
+        assert!(error(&newer).contains("has schema 99") && error(&newer).contains("up to 2"), "{}", error(&newer));
 
         let folder = dir.path().join("folder.db");
         std::fs::create_dir(&folder).unwrap();

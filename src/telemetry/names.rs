@@ -10,6 +10,17 @@ pub const REQUESTS: &str = "pointsman_requests_total";
 pub const REQUESTS_IN_FLIGHT: &str = "pointsman_requests_in_flight";
 /// Histogram `{method}`: time from arrival to answer.
 pub const REQUEST_DURATION: &str = "pointsman_request_duration_seconds";
+/// Counter `{reason}`: calls of callers who were not admitted: `not_local`, `no_token`, `unknown_token`,
+/// `header_from_afar`, `bad_header`, `unknown_certificate`, `ambiguous`.
+pub const CALLERS_REFUSED: &str = "pointsman_callers_refused_total";
+/// Counter `{result}`: times the keys of signed tokens were read: `ok`, `failed`.
+pub const IDENTITY_KEY_READS: &str = "pointsman_identity_key_reads_total";
+/// Counter `{result}`: TLS handshakes: `ok`, `failed`, `late`, `refused` (too many at a time).
+pub const TLS_HANDSHAKES: &str = "pointsman_tls_handshakes_total";
+/// Counter `{result}`: times the certificates were read again: `ok`, `failed` (those in force stay).
+pub const TLS_RELOADS: &str = "pointsman_tls_reloads_total";
+/// Counter `{result}`: lines of the audit record: `written`, `failed`.
+pub const AUDIT_LINES: &str = "pointsman_audit_lines_total";
 /// Histogram `{stage}`: time of one stage of one request.
 pub const STAGE_DURATION: &str = "pointsman_stage_duration_seconds";
 /// Counter `{outcome, decided_by}`.
@@ -56,6 +67,16 @@ pub const LLM_WITHDRAWN: &str = "pointsman_llm_withdrawn_parameters_total";
 pub const LLM_HEDGES: &str = "pointsman_llm_hedges_total";
 /// Counter `{kind}`: decisions for which a tenant's quota was used up: `calls`, `tokens`.
 pub const LLM_QUOTA_REFUSALS: &str = "pointsman_llm_quota_refusals_total";
+/// Counter `{result}`: attempts at tools this server runs: `ok`, `refused` (3xx, 4xx), `rate_limited`, `server_error`,
+/// `tool_error` (MCP), `connect`, `private_address`, `timeout`, `deadline` (the caller's, before the tool's own), `broken`,
+/// `unreadable`, `cancelled`.
+pub const EXECUTE_ATTEMPTS: &str = "pointsman_execute_attempts_total";
+/// Histogram `{result}`: time of one attempt at a tool.
+pub const EXECUTE_ATTEMPT_DURATION: &str = "pointsman_execute_attempt_duration_seconds";
+/// Counter `{reason}`: calls that ended before anything was tried: `not_executable`, `arguments`, `breaker`, `deadline`.
+pub const EXECUTE_REFUSALS: &str = "pointsman_execute_refusals_total";
+/// Counter `{to}`: changes of tools' breakers: `open`, `half_open`, `closed`.
+pub const EXECUTE_BREAKER_CHANGES: &str = "pointsman_execute_breaker_changes_total";
 /// Gauge: tools being served.
 pub const CATALOG_TOOLS: &str = "pointsman_catalog_tools";
 /// Gauge: cards that are not served.
@@ -74,6 +95,28 @@ pub const INDEX_RECALL_ROWS: &str = "pointsman_index_recall_rows_total";
 pub const INDEX_RECALL_SAMPLES: &str = "pointsman_index_recall_samples_total";
 /// Counter: searches for which the graph could not vouch, so that a scan answered.
 pub const INDEX_RESCANS: &str = "pointsman_index_rescans_total";
+/// Counter `{verdict, class}`: what the gate decided: `go`, `confirm`, `propose`, `replay`, `in_flight`, `refused`;
+/// class: `read`, `write`, `destructive`.
+pub const GATE_VERDICTS: &str = "pointsman_gate_verdicts_total";
+/// Counter `{ending}`: reports on calls that were let go: `succeeded`, `failed`, `effect_unknown`, `not_started`.
+pub const GATE_ENDINGS: &str = "pointsman_gate_endings_total";
+/// Counter `{kind}`: records that had to go before their time, because there was no room: `call`; and what could not be
+/// kept: `token`, `result`.
+pub const GATE_DROPPED: &str = "pointsman_gate_dropped_total";
+
+/// Counter: records of calls removed because their time was over.
+pub const GATE_SWEPT: &str = "pointsman_gate_swept_total";
+/// Counter `{reason}`: calls not run because of what happened before in their turn: `fuse`, `empty_searches`.
+pub const GATE_TURNS_OVER: &str = "pointsman_gate_turns_over_total";
+
+/// Histogram: characters of a result's data as the model gets it.
+pub const RESULT_CHARS: &str = "pointsman_result_size_characters";
+/// Histogram: the same in estimated tokens.
+pub const RESULT_TOKENS: &str = "pointsman_result_size_tokens";
+/// Counter `{part}`: what was left out of results: `rows`, `fields`, `secrets`.
+pub const RESULT_DROPPED: &str = "pointsman_result_dropped_total";
+/// Bounds of histograms of sizes.
+pub const SIZE_BUCKETS: &[f64] = &[0.0, 100.0, 250.0, 500.0, 1_000.0, 2_000.0, 3_000.0, 4_000.0, 10_000.0, 100_000.0];
 
 #[cfg(test)]
 mod tests {

@@ -1,9 +1,11 @@
 //! From an utterance to a checked [`Query`]: cleaned text, language, slots, words.
 //!
-//! Owns: normalising, language, slot masking, clauses, tokenising for the lexical index, common words and how they sound.
+//! Owns: normalising, language, slot masking, clauses, tokenising for the lexical index, common words and how they sound, how many
+//! tokens a text is.
 //! Does not know: tools, schemas, or what a slot will be used for.
 
 pub mod clauses;
+mod estimate;
 mod foreign;
 pub mod language;
 pub mod lexicon;
@@ -15,6 +17,7 @@ pub mod slots;
 pub mod tokens;
 
 pub use clauses::clauses;
+pub use estimate::estimate_tokens;
 pub use language::{Language, Tongue};
 pub use normalise::{Query, TextError, normalise, to_nfkc};
 pub use reading::{Change, Misspelling, Reading};

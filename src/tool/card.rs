@@ -54,6 +54,47 @@ pub enum Execution {
     ProposeOnly,
 }
 
+/// How this server runs the tool: at a target that the operator's settings name, so that no card can reach another
+/// host.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(untagged)]
+pub enum Run {
+    Http(HttpRun),
+    Mcp(McpRun),
+}
+
+impl Run {
+    /// Name of the target in the operator's settings.
+    pub fn target(&self) -> &str {
+        match self {
+            Self::Http(run) => &run.target,
+            Self::Mcp(run) => &run.target,
+        }
+    }
+}
+
+/// One HTTP request. Arguments that neither path nor query takes go into the body, unless the method has none: then
+/// into the query.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HttpRun {
+    pub target: String,
+    /// `GET`, `POST`, `PUT`, `PATCH` or `DELETE`.
+    pub method: String,
+    /// Below the target's base URL, such as `/orders/{order_id}`; each `{name}` is one argument, percent-encoded.
+    pub path: String,
+    /// Arguments that go into the query.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub query: Vec<String>,
+}
+
+/// One `tools/call` of an MCP server.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct McpRun {
+    pub target: String,
+    /// The tool's name at the server.
+    pub tool: String,
+}
+
 /// When another tool is the right one. Never embedded: "not for refunds" would attract refunds.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Boundary {
@@ -147,6 +188,12 @@ pub struct ToolCard {
     pub result_enums: BTreeMap<String, BTreeMap<String, String>>,
     pub idempotency_ttl: Option<Duration>,
     pub owner: Option<String>,
+    /// How this server runs it; `None` where only the caller can.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub run: Option<Run>,
+    /// Whose callers may see it; empty means everybody's.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub tenants: Vec<String>,
 }
 
 impl ToolCard {
@@ -176,6 +223,8 @@ impl ToolCard {
             result_enums: BTreeMap::new(),
             idempotency_ttl: None,
             owner: None,
+            run: None,
+            tenants: Vec::new(),
         }
     }
 

@@ -17,7 +17,17 @@ pub struct Caller {
     /// What is kept apart: caches, open questions, quotas.
     pub tenant: String,
     scopes: Scopes,
-    administers: bool,
+    administers: Administers,
+}
+
+/// What of the registry a caller may change and see all of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Administers {
+    Nothing,
+    /// Cards that belong to the caller's tenant alone.
+    OwnTenant,
+    /// Every tenant's, and what is in the files.
+    Everything,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -29,7 +39,7 @@ enum Scopes {
 impl Caller {
     /// The caller on this machine when no identity is configured: every scope, and the registry.
     pub fn local() -> Self {
-        Self::with_every_scope("local").administering()
+        Self::with_every_scope("local").operating()
     }
 
     pub fn with_scopes(tenant: impl Into<String>, scopes: impl IntoIterator<Item = Scope>) -> Self {
@@ -41,7 +51,7 @@ impl Caller {
     }
 
     fn of(tenant: String, scopes: Scopes) -> Self {
-        Self { name: tenant.clone(), tenant, scopes, administers: false }
+        Self { name: tenant.clone(), tenant, scopes, administers: Administers::Nothing }
     }
 
     #[must_use]
@@ -49,10 +59,16 @@ impl Caller {
         Self { name: name.into(), ..self }
     }
 
-    /// The same caller, who may also change the registry and see all of it.
+    /// The same caller, who may also change the cards of its tenant.
     #[must_use]
     pub fn administering(self) -> Self {
-        Self { administers: true, ..self }
+        Self { administers: Administers::OwnTenant, ..self }
+    }
+
+    /// The same caller, who may also change the whole registry and see all of it.
+    #[must_use]
+    pub fn operating(self) -> Self {
+        Self { administers: Administers::Everything, ..self }
     }
 
     pub fn holds(&self, scope: &Scope) -> bool {
@@ -62,8 +78,33 @@ impl Caller {
         }
     }
 
-    /// Whether this caller may change the registry and see all of it.
-    pub fn administers(&self) -> bool {
+    pub fn administers(&self) -> Administers {
         self.administers
+    }
+
+    /// Whether something that is open to `tenants` alone is open to this caller; nobody named means everybody. Nobody is
+    /// above this: an operator sees such a card in the registry and is still not offered it.
+    pub fn belongs_to(&self, tenants: &[String]) -> bool {
+        tenants.is_empty() || tenants.contains(&self.tenant)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_names_no_tenant_is_open_to_all_and_the_rest_to_those_named() {
+        let caller = Caller::with_every_scope("acme").operating();
+        assert!(caller.belongs_to(&[]) && caller.belongs_to(&["globex".into(), "acme".into()]));
+        assert!(!caller.belongs_to(&["globex".into()]) && !caller.belongs_to(&["acme ".into(), "Acme".into()]));
+    }
+
+    #[test]
+    fn an_office_includes_the_lesser_ones() {
+        let caller = || Caller::with_scopes("acme", []);
+        assert_eq!(caller().administers(), Administers::Nothing);
+        assert!(caller().administering().administers() < caller().operating().administers());
+        assert_eq!(Caller::local().administers(), Administers::Everything);
     }
 }

@@ -17,6 +17,22 @@ pub enum ProblemCode {
     PermissionDenied,
     Timeout,
     Unavailable,
+    /// A step that has to come first is missing, such as a preview and its token.
+    PreconditionMissing,
+    /// A confirm token that does not count: unknown, spent, late, or of another call.
+    TokenRefused,
+    /// A rule of the operator's policy forbids the call.
+    PolicyDenied,
+    /// The idempotency key was used with other arguments or for another tool.
+    IdempotencyConflict,
+    /// The same call is being run at this moment.
+    InFlight,
+    /// The call was sent and its end is not known: it may have taken effect.
+    EffectUnknown,
+    /// The turn has used up its steps.
+    StepLimit,
+    /// This server has no way to run the tool, or may not: the caller or a person does.
+    NotExecutable,
     /// A code of the tool itself, such as `ORDER_NOT_FOUND`.
     Tool(ToolCode),
 }
@@ -55,6 +71,14 @@ impl ProblemCode {
             Self::PermissionDenied,
             Self::Timeout,
             Self::Unavailable,
+            Self::PreconditionMissing,
+            Self::TokenRefused,
+            Self::PolicyDenied,
+            Self::IdempotencyConflict,
+            Self::InFlight,
+            Self::EffectUnknown,
+            Self::StepLimit,
+            Self::NotExecutable,
         ];
         own.into_iter().find(|own| own.as_str() == code).or_else(|| ToolCode::new(code).map(Self::Tool))
     }
@@ -67,6 +91,14 @@ impl ProblemCode {
             Self::PermissionDenied => "PERMISSION_DENIED",
             Self::Timeout => "TIMEOUT",
             Self::Unavailable => "UNAVAILABLE",
+            Self::PreconditionMissing => "PRECONDITION_MISSING",
+            Self::TokenRefused => "TOKEN_REFUSED",
+            Self::PolicyDenied => "POLICY_DENIED",
+            Self::IdempotencyConflict => "IDEMPOTENCY_CONFLICT",
+            Self::InFlight => "IN_FLIGHT",
+            Self::EffectUnknown => "EFFECT_UNKNOWN",
+            Self::StepLimit => "STEP_LIMIT",
+            Self::NotExecutable => "NOT_EXECUTABLE",
             Self::Tool(code) => code.as_str(),
         }
     }
@@ -144,6 +176,16 @@ impl Problem {
         Self { fields, repairable: false, ..repairable }
     }
 
+    /// Neither retryable nor repairable, nothing else said.
+    pub fn refused(status: &str, code: ProblemCode, message: impl Into<String>) -> Self {
+        Self { repairable: false, ..Self::repairable(status, code, message) }
+    }
+
+    /// The same call may succeed later; other arguments would not help.
+    pub fn passing(status: &str, code: ProblemCode, message: impl Into<String>) -> Self {
+        Self { retryable: true, ..Self::refused(status, code, message) }
+    }
+
     /// Not retryable, repairable, nothing else said.
     pub fn repairable(status: &str, code: ProblemCode, message: impl Into<String>) -> Self {
         Self {
@@ -166,7 +208,15 @@ mod tests {
 
     #[test]
     fn codes_keep_their_names_on_the_wire() {
-        for code in ["INVALID_ARGS", "UNKNOWN_TOOL", "INVALID_REQUEST", "PERMISSION_DENIED", "TIMEOUT", "UNAVAILABLE"] {
+        for code in [
+            "INVALID_ARGS",
+            "UNKNOWN_TOOL",
+            "INVALID_REQUEST",
+            "PERMISSION_DENIED",
+            "TIMEOUT",
+            "UNAVAILABLE",
+            "IN_FLIGHT",
+        ] {
             let parsed: ProblemCode = serde_json::from_value(code.into()).unwrap();
             assert!(!matches!(parsed, ProblemCode::Tool(_)), "{code}");
             assert_eq!(serde_json::to_value(&parsed).unwrap(), code);

@@ -22,6 +22,10 @@ const HOMES: &[(&str, &[&str])] = &[
     ("bm25", &["index"]),
     ("moka", &["cache", "pipeline"]),
     ("async_openai", &["decide"]),
+    ("rmcp", &["execute"]),
+    ("jsonwebtoken", &["identity"]),
+    ("x509_cert", &["identity"]),
+    ("hmac", &["gate"]),
 ];
 
 #[test]

@@ -108,6 +108,7 @@ fn summary(why: &Why) -> String {
 fn barrier(barrier: &Barrier) -> String {
     let value = &barrier.value;
     match barrier.kind {
+        "tenant" => format!("it is open to callers of {value} alone"),
         "scope" => format!("the caller lacks the scope {value}"),
         "domain" if value.is_empty() => "it has no domain, and the request names some".to_owned(),
         "domain" => format!("its domain {value} is not among those of the request"),

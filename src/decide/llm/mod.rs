@@ -38,7 +38,7 @@ use metrics::Number;
 use quota::Quota;
 use spent::Spent;
 
-pub use ask::{PROMPT_VERSION, estimate_tokens, prompt_text};
+pub use ask::{PROMPT_VERSION, prompt_text};
 
 /// How the model is asked to answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

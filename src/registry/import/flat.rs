@@ -1,6 +1,6 @@
 //! One tool per line: name, description, parameters, domain.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use super::super::CardProblem;
@@ -22,5 +22,13 @@ pub(super) fn read(path: &Path, text: &str) -> SourceFile {
         cards.push(RawCard { value, lines: Lines::leaf(number), position: format!("tools/{}", cards.len()), flaws });
     }
     let notices = if cards.is_empty() { vec!["the file holds no tools".to_owned()] } else { Vec::new() };
-    SourceFile { path: path.into(), format: Format::Flat, declared: None, domains: BTreeSet::new(), cards, notices }
+    SourceFile {
+        path: path.into(),
+        format: Format::Flat,
+        declared: None,
+        domains: BTreeSet::new(),
+        scopes: BTreeMap::new(),
+        cards,
+        notices,
+    }
 }

@@ -15,6 +15,7 @@ use serde_json::Value;
 
 pub(crate) use self::toml::nested_too_deeply;
 use super::positions::Lines;
+use super::scopes::Scopes;
 use super::{CardProblem, RegistryError};
 
 /// Larger files are refused before they are parsed.
@@ -52,6 +53,8 @@ pub(super) struct SourceFile {
     pub declared: Option<String>,
     /// Domains the file lists; empty when it lists none.
     pub domains: BTreeSet<String>,
+    /// What the file says about scopes.
+    pub scopes: Scopes,
     pub cards: Vec<RawCard>,
     pub notices: Vec<String>,
 }

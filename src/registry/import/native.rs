@@ -39,6 +39,8 @@ pub(super) fn read(path: &Path, document: Document) -> Result<SourceFile, Syntax
     let declared = declared_name(&root, &lines)?;
     let domains = domain_names(&root);
     let mut notices = unknown_keys(&root, &lines);
+    let (scopes, remarks) = super::super::scopes::read(&root, &lines);
+    notices.extend(remarks);
     if tools.is_empty() {
         notices.push("the file holds no tools".into());
     }
@@ -56,7 +58,7 @@ pub(super) fn read(path: &Path, document: Document) -> Result<SourceFile, Syntax
     if let Some(flaw) = flaws.into_iter().next() {
         return Err(SyntaxError { line: flaw.line, message: flaw.message });
     }
-    Ok(SourceFile { path: path.into(), format: Format::Native, declared, domains, cards, notices })
+    Ok(SourceFile { path: path.into(), format: Format::Native, declared, domains, scopes, cards, notices })
 }
 
 fn missing_tools(root: &Map<String, Value>) -> String {

@@ -8,7 +8,7 @@ use crate::types::{FieldProblem, Problem, Role, Turn};
 const MAX_TURNS: usize = 1000;
 const MAX_NARROWING: usize = 10_000;
 const MAX_CALLS: u32 = 100;
-const MAX_ID_BYTES: usize = 512;
+pub(super) const MAX_ID_BYTES: usize = 512;
 
 /// # Errors
 /// A [`Problem`] naming the field by its path in the message, such as `history[2].role`.

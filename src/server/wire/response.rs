@@ -117,7 +117,7 @@ fn repair(repair: &Repair) -> proto::Repair {
     proto::Repair { attempt: repair.attempt, problem: Some(problem(&repair.problem)) }
 }
 
-fn problem(problem: &Problem) -> proto::Problem {
+pub(in crate::server) fn problem(problem: &Problem) -> proto::Problem {
     proto::Problem {
         status: problem.status.clone(),
         code: problem.code.as_str().into(),

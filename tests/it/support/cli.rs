@@ -6,6 +6,7 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use pointsman::server::proto::gate_client::GateClient;
 use pointsman::server::proto::registry_client::RegistryClient;
 use pointsman::server::proto::router_client::RouterClient;
 use tonic::transport::{Channel, Endpoint};
@@ -86,6 +87,10 @@ impl Served {
 
     pub fn router(&self) -> RouterClient<Channel> {
         RouterClient::new(self.channel())
+    }
+
+    pub fn gate(&self) -> GateClient<Channel> {
+        GateClient::new(self.channel())
     }
 
     pub fn registry(&self) -> RegistryClient<Channel> {

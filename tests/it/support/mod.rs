@@ -3,8 +3,13 @@
 // Not every helper is used by every group of tests.
 #![allow(dead_code)]
 
+/// The sample shop's backend, as `examples/shop/backend` runs it.
+#[path = "../../../examples/shop/backend/shop/mod.rs"]
+pub mod backend;
 pub mod cards;
 pub mod cli;
+pub mod downstream;
+pub mod mcp_server;
 pub mod scripted_llm;
 pub mod served;
 pub mod server;

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use pointsman::config::{Loaded, Settings, Sources};
 use pointsman::decision::log::Target;
+use pointsman::server::proto::gate_client::GateClient;
 use pointsman::server::proto::registry_client::RegistryClient;
 use pointsman::server::proto::route_response::Outcome;
 use pointsman::server::proto::router_client::RouterClient;
@@ -169,6 +170,10 @@ impl TestServer {
 
     pub fn registry(&self) -> RegistryClient<Channel> {
         RegistryClient::new(self.channel.clone())
+    }
+
+    pub fn gate(&self) -> GateClient<Channel> {
+        GateClient::new(self.channel.clone())
     }
 
     pub fn health(&self) -> HealthClient<Channel> {

@@ -8,10 +8,10 @@ use serde_json::{Value, json};
 use super::super::AnswerMode;
 use super::card::{self, Cut};
 use super::shortlist::Shortlist;
-use super::tokens::estimate_tokens;
 use super::wording::Wording;
 use crate::catalog::Tool;
 use crate::decide::Request;
+use crate::text::estimate_tokens;
 
 /// Cards in prompt order, the controls last.
 #[derive(Debug)]

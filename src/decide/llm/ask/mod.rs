@@ -15,7 +15,6 @@ mod system;
 mod wording;
 
 mod card;
-mod tokens;
 
 use std::borrow::Cow;
 
@@ -36,7 +35,6 @@ pub(crate) use session::fill;
 pub(crate) use shortlist::{CONTROLS, Named, Shortlist};
 pub(crate) use wording::Wording;
 
-pub use tokens::estimate_tokens;
 pub use wording::PROMPT_VERSION;
 
 const MAX_TURNS: usize = 20;

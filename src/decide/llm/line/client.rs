@@ -21,7 +21,7 @@ use serde_json::{Map, Value, json};
 use tokio::time::timeout;
 
 use super::super::ApiKey;
-use super::retry_after;
+use crate::types::retry_after;
 
 /// A chat completion is a few kilobytes; whatever is longer is something else.
 const MAX_BODY: usize = 1024 * 1024;

@@ -5,8 +5,6 @@
 //!
 //! Method: hedged requests, Dean and Barroso, "The Tail at Scale", CACM 2013.
 
-use std::collections::VecDeque;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use serde_json::{Map, Value};
@@ -17,41 +15,12 @@ use super::super::read::Completion;
 use super::attempt::AttemptError;
 use super::{Budget, Line, Read, Ticket};
 
-/// Good attempts looked back at.
-const MOST: usize = 100;
-/// With fewer of them the slow end is not known.
-const LEAST: usize = 20;
-const PERCENTILE: usize = 95;
+/// After as much of its good attempts an attempt counts as slow.
+pub(super) const SLOW: usize = 95;
 
 const NOTE_FIRST: &str = "a second request was sent beside a slow one; the first answer came from the first";
 const NOTE_SECOND: &str = "a second request was sent beside a slow one; the first answer came from the second";
 const NOTE_NEITHER: &str = "a second request was sent beside a slow one; neither gave an answer";
-
-/// Times of the last good attempts.
-#[derive(Debug, Default)]
-pub(crate) struct Latencies(Mutex<VecDeque<Duration>>);
-
-impl Latencies {
-    pub fn add(&self, took: Duration) {
-        let mut times = self.lock();
-        if times.len() == MOST {
-            times.pop_front();
-        }
-        times.push_back(took);
-    }
-
-    /// The time within which 95 of 100 good attempts ended; `None` before enough of them were seen.
-    pub fn p95(&self) -> Option<Duration> {
-        let mut times: Vec<Duration> = self.lock().iter().copied().collect();
-        let rank = (times.len() * PERCENTILE).div_ceil(100);
-        (times.len() >= LEAST).then(|| *times.select_nth_unstable(rank - 1).1)
-    }
-
-    fn lock(&self) -> MutexGuard<'_, VecDeque<Duration>> {
-        // Only a statistic: times that a panic elsewhere left half written do no harm.
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
 
 /// Counts a hedge however it ends.
 struct Hedged(Number, Hedge);
@@ -119,24 +88,5 @@ impl Line {
         }
         let admission = self.breaker.admit()?;
         Some(Ticket { admission, _place: place, allowed: budget.take(another) })
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_slow_end_is_known_after_twenty_and_forgets_what_is_long_ago() {
-        let latencies = Latencies::default();
-        let add = |times: std::ops::RangeInclusive<u64>| times.for_each(|ms| latencies.add(Duration::from_millis(ms)));
-        add(1..=19);
-        assert_eq!(latencies.p95(), None);
-        add(20..=20);
-        assert_eq!(latencies.p95(), Some(Duration::from_millis(19)));
-        add(21..=100);
-        assert_eq!(latencies.p95(), Some(Duration::from_millis(95)));
-        add(1_001..=1_100);
-        assert_eq!(latencies.p95(), Some(Duration::from_millis(1_095)));
     }
 }

@@ -4,13 +4,11 @@
 //! Does not know: what an answer is worth, or what a decision does when no endpoint gives one.
 
 mod attempt;
-mod breaker;
 mod budget;
 mod client;
 mod hedge;
 mod limit;
 mod rate;
-mod retry_after;
 mod usage;
 
 use std::collections::BTreeSet;
@@ -24,11 +22,11 @@ use super::metrics::{self, Number};
 use super::read::{Completion, Unusable};
 use super::{EndpointSettings, LlmError, NO_TIME, Settings};
 use crate::decision::TokenUse;
+use crate::types::breaker::{Admission, Breaker, Change};
+use crate::types::latencies::Latencies;
 use attempt::{AttemptError, NextStep};
-use breaker::{Admission, Breaker};
 use budget::Allowed;
 use client::Parameter;
-use hedge::Latencies;
 use limit::Limit;
 use rate::Rate;
 
@@ -164,6 +162,20 @@ impl Drop for Counted {
     }
 }
 
+/// A breaker whose changes are counted and logged under the endpoint's number.
+fn breaker(number: Number, settings: &Settings) -> Breaker {
+    let window = settings.breaker_window;
+    metrics::breaker_open(number, false);
+    Breaker::new(settings.breaker_failures, window, move |change| {
+        metrics::breaker(number, change.as_str(), change != Change::Closed);
+        match change {
+            Change::Open => tracing::warn!(endpoint = %number, open_for = ?window, "LLM breaker opened"),
+            Change::HalfOpen => {}
+            Change::Closed => tracing::info!(endpoint = %number, "LLM breaker closed"),
+        }
+    })
+}
+
 impl Line {
     pub fn new(number: Number, endpoint: &EndpointSettings, settings: &Settings) -> Result<Self, String> {
         Ok(Self {
@@ -171,7 +183,7 @@ impl Line {
             endpoint: Endpoint::new(&endpoint.base_url, endpoint.api_key.as_ref(), settings.timeout)?,
             limit: Limit::new(number, settings.concurrency, settings.queue),
             rate: Rate::new(number, settings.requests_per_minute),
-            breaker: Breaker::new(number, settings.breaker_failures, settings.breaker_window),
+            breaker: breaker(number, settings),
             latencies: settings.hedge.then(Latencies::default),
             withdrawn: Mutex::new(BTreeSet::new()),
         })
@@ -200,7 +212,7 @@ impl Line {
         let admission = self.breaker.admit().ok_or_else(refused)?;
         let ticket = Ticket { admission, _place: place, allowed: budget.take(another) };
         let started = Instant::now();
-        let due = self.latencies.as_ref().filter(|_| *may_hedge).and_then(Latencies::p95);
+        let due = self.latencies.as_ref().filter(|_| *may_hedge).and_then(|times| times.percentile(hedge::SLOW));
         let result = match due {
             Some(due) => self.race(body, read, ticket, due, budget, may_hedge).await,
             None => self.send(body, read, ticket).await,

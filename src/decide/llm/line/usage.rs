@@ -2,9 +2,9 @@
 
 use serde_json::{Map, Value};
 
-use super::super::ask::estimate_tokens;
 use super::super::read::{Arguments, Completion};
 use crate::decision::TokenUse;
+use crate::text::estimate_tokens;
 
 pub(crate) const NOTE: &str = "the endpoint reports no token use; it is estimated";
 

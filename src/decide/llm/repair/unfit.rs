@@ -78,6 +78,14 @@ impl Unfit {
             | ProblemCode::PermissionDenied
             | ProblemCode::Timeout
             | ProblemCode::Unavailable
+            | ProblemCode::PreconditionMissing
+            | ProblemCode::TokenRefused
+            | ProblemCode::PolicyDenied
+            | ProblemCode::IdempotencyConflict
+            | ProblemCode::InFlight
+            | ProblemCode::EffectUnknown
+            | ProblemCode::StepLimit
+            | ProblemCode::NotExecutable
             | ProblemCode::Tool(_) => Fault::FailedBefore,
         };
         Self { fault, problem, end: end.into(), tool: Some(tool.id().clone()) }

@@ -1,8 +1,11 @@
-//! Circuit breaker of one endpoint.
+//! Circuit breaker of whatever is called and may be down: an LLM endpoint, a tool.
+//!
+//! Owns: the three states and who may probe.
+//! Does not know: what counts as a failure (callers judge) or who hears of changes (see [`Breaker::new`]).
 //!
 //! Closed until the n-th failure in a row falls within the window; then open for as long as the window; then exactly
-//! one probe decides. Calls that end without a verdict on the endpoint (cancelled, cut short by the caller's deadline)
-//! count neither way.
+//! one probe decides. Calls that end without a verdict (cancelled, cut short by the caller's deadline) count
+//! neither way.
 
 use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -10,14 +13,29 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::super::metrics::{self, Number};
+/// What a breaker has changed to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Change {
+    Open,
+    HalfOpen,
+    Closed,
+}
 
-#[derive(Debug)]
+impl Change {
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Open => "open",
+            Self::HalfOpen => "half_open",
+            Self::Closed => "closed",
+        }
+    }
+}
+
 pub(crate) struct Breaker {
-    endpoint: Number,
     state: Mutex<State>,
     failures: usize,
     window: Duration,
+    on_change: Box<dyn Fn(Change) + Send + Sync>,
 }
 
 #[derive(Debug)]
@@ -32,7 +50,6 @@ enum State {
 }
 
 /// Permission for one call. Dropping it without a verdict frees the place of a probe.
-#[derive(Debug)]
 #[must_use = "a call has to report its result"]
 pub(crate) struct Admission<'a> {
     breaker: &'a Breaker,
@@ -41,10 +58,10 @@ pub(crate) struct Admission<'a> {
 }
 
 impl Breaker {
-    pub fn new(endpoint: Number, failures: u32, window: Duration) -> Self {
+    /// `on_change` hears of every change as it happens; it must be quick and call nothing of this breaker.
+    pub fn new(failures: u32, window: Duration, on_change: impl Fn(Change) + Send + Sync + 'static) -> Self {
         let failures = usize::try_from(failures).unwrap_or(usize::MAX).max(1);
-        metrics::breaker_open(endpoint, false);
-        Self { endpoint, state: Mutex::new(State::Closed(VecDeque::new())), failures, window }
+        Self { state: Mutex::new(State::Closed(VecDeque::new())), failures, window, on_change: Box::new(on_change) }
     }
 
     /// Whether a call would be refused now.
@@ -63,7 +80,7 @@ impl Breaker {
             State::Closed(_) => false,
             State::Open { until } if Instant::now() >= *until => {
                 *state = State::Probing;
-                metrics::breaker(self.endpoint, "half_open", true);
+                (self.on_change)(Change::HalfOpen);
                 true
             }
             State::Open { .. } | State::Probing => return None,
@@ -78,19 +95,22 @@ impl Breaker {
 
     fn open(&self, state: &mut State) {
         *state = State::Open { until: Instant::now() + self.window };
-        metrics::breaker(self.endpoint, "open", true);
-        tracing::warn!(endpoint = %self.endpoint, open_for = ?self.window, "LLM breaker opened");
+        (self.on_change)(Change::Open);
     }
 }
 
 impl Admission<'_> {
+    /// Whether this call decides if the breaker closes: it should send one request and no more.
+    pub fn is_probe(&self) -> bool {
+        self.probe
+    }
+
     pub fn succeeded(mut self) {
         self.settled = true;
         let mut state = self.breaker.lock();
         if self.probe {
             *state = State::Closed(VecDeque::new());
-            metrics::breaker(self.breaker.endpoint, "closed", false);
-            tracing::info!(endpoint = %self.breaker.endpoint, "LLM breaker closed");
+            (self.breaker.on_change)(Change::Closed);
         } else if let State::Closed(recent) = &mut *state {
             recent.clear();
         }
@@ -133,6 +153,10 @@ mod tests {
 
     const WINDOW: Duration = Duration::from_secs(30);
 
+    fn breaker(failures: u32) -> Breaker {
+        Breaker::new(failures, WINDOW, |_| {})
+    }
+
     fn fail(breaker: &Breaker, times: u32) {
         for _ in 0..times {
             breaker.admit().expect("closed").failed();
@@ -141,7 +165,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn the_sixth_failure_in_a_row_opens_and_one_probe_closes() {
-        let breaker = Breaker::new(Number::of(0), 6, WINDOW);
+        let breaker = breaker(6);
         fail(&breaker, 5);
         breaker.admit().unwrap().succeeded();
         fail(&breaker, 5);
@@ -159,7 +183,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_failed_probe_opens_again_and_a_cancelled_one_makes_room() {
-        let breaker = Breaker::new(Number::of(0), 2, WINDOW);
+        let breaker = breaker(2);
         fail(&breaker, 2);
         advance(WINDOW).await;
         breaker.admit().unwrap().failed();
@@ -171,8 +195,24 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
+    async fn every_change_is_told_once() {
+        let told = std::sync::Arc::new(Mutex::new(Vec::new()));
+        let hears = told.clone();
+        let breaker = Breaker::new(1, WINDOW, move |change| hears.lock().unwrap().push(change.as_str()));
+        fail(&breaker, 1);
+        advance(WINDOW).await;
+        let probe = breaker.admit().unwrap();
+        assert!(probe.is_probe());
+        probe.failed();
+        advance(WINDOW).await;
+        breaker.admit().unwrap().succeeded();
+        assert!(!breaker.admit().unwrap().is_probe());
+        assert_eq!(*told.lock().unwrap(), ["open", "half_open", "open", "half_open", "closed"]);
+    }
+
+    #[tokio::test(start_paused = true)]
     async fn failures_spread_over_more_than_the_window_do_not_open() {
-        let breaker = Breaker::new(Number::of(0), 3, WINDOW);
+        let breaker = breaker(3);
         for _ in 0..10 {
             fail(&breaker, 1);
             advance(Duration::from_secs(16)).await;
