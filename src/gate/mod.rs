@@ -29,6 +29,7 @@ mod tokens;
 use std::sync::Arc;
 use std::time::Duration;
 
+use arc_swap::ArcSwap;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use tokio::sync::Notify;
@@ -208,7 +209,7 @@ pub enum GateError {
 pub struct Gate {
     pub settings: Settings,
     pub clock: Clock,
-    pub policy: Policy,
+    policy: ArcSwap<Policy>,
     books: Arc<Books>,
     /// Rings whenever a call is settled in this process.
     settled: Notify,
@@ -222,7 +223,17 @@ impl Gate {
     /// [`StoreError`] when no store can be had for the reads.
     pub fn new(settings: Settings, policy: Policy, store: Arc<Store>, clock: Clock) -> Result<Self, StoreError> {
         let books = Arc::new(Books::new(settings.clone(), clock, store)?);
-        Ok(Self { settings, clock, policy, books, settled: Notify::new() })
+        Ok(Self { settings, clock, policy: ArcSwap::from_pointee(policy), books, settled: Notify::new() })
+    }
+
+    /// The policy in force.
+    pub fn policy(&self) -> Arc<Policy> {
+        self.policy.load_full()
+    }
+
+    /// Replaces the policy: consent that was given under another one no longer counts.
+    pub fn rule_by(&self, policy: Arc<Policy>) {
+        self.policy.store(policy);
     }
 
     /// Decides what may happen with a call, and records it. Dropped before it returns, a call may have been let go
@@ -236,9 +247,10 @@ impl Gate {
             conversation: &ask.conversation,
             now: self.clock.now(),
         };
-        let ruling = self.policy.judge(&question);
+        let policy = self.policy.load_full();
+        let ruling = policy.judge(&question);
         let class = preview::class(&ask.tool.card).as_str();
-        let verdict = match Plan::of(ask, ruling, self.policy.version(), &self.settings) {
+        let verdict = match Plan::of(ask, ruling, policy.version(), &self.settings) {
             Ok(plan) => self.blocking(move |books| books.decide(&plan)).await?,
             Err(problem) => Verdict::Refused(problem),
         };
@@ -261,7 +273,7 @@ impl Gate {
             token: token.to_owned(),
             agreed,
             tool: tool.clone(),
-            policy_version: self.policy.version().to_owned(),
+            policy_version: self.policy.load().version().to_owned(),
         };
         self.blocking(move |books| books.confirm(&consent)).await
     }

@@ -5,9 +5,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use serde_json::Value;
 
-use super::start::{read_files, read_rules, with_stored};
+use super::start::{read_files, read_policy, read_rules, with_stored};
 use super::{Change, Router, Settings, StartError};
 use crate::catalog::{Published, Serving};
+use crate::gate::Policy;
 use crate::registry::{self, Registry};
 use crate::retrieve::Strategy;
 use crate::rules::{RuleFile, Rules};
@@ -38,7 +39,7 @@ impl StoreChange {
 /// The next registry and what of it has to survive a restart.
 pub(super) type Next = (Registry, StoreChange);
 
-/// Which rule file goes with the next registry.
+/// Which rule file and which policy go with the next registry.
 pub(super) enum RulesFrom {
     /// The one in force, as it was read.
     Memory,
@@ -46,7 +47,7 @@ pub(super) enum RulesFrom {
 }
 
 impl Router {
-    /// Reads the registry files and the rule file again; cards that were put stay. On error the current catalog keeps serving.
+    /// Reads the registry files, the rule file and the policy again; cards that were put stay. On error the current catalog keeps serving.
     ///
     /// # Errors
     /// [`StartError`] as at the start.
@@ -105,11 +106,13 @@ impl Router {
     /// Reading and checking cards takes longer than an async task may run, so `next` runs on a thread that may block.
     pub(super) async fn publish(
         self: &Arc<Self>,
-        rules: RulesFrom,
+        from: RulesFrom,
         next: impl FnOnce(Registry) -> Result<Next, StartError> + Send + 'static,
     ) -> Result<Change, StartError> {
         let strict = self.settings.strict;
         let decided = Mutex::new(StoreChange::default());
+        // In force once the catalog is that it was checked against.
+        let ruled = Mutex::new(None::<Arc<Policy>>);
         let slot = || decided.lock().unwrap_or_else(PoisonError::into_inner);
         let checked = async |current: &Serving<Rules>| {
             let (registry, file) = (current.catalog.registry.as_ref().clone(), current.beside.file.clone());
@@ -119,16 +122,22 @@ impl Router {
                 if strict && !next.quarantined.is_empty() {
                     return Err(StartError::Strict(next.quarantined));
                 }
-                let file: Option<Arc<RuleFile>> = match rules {
+                let file: Option<Arc<RuleFile>> = match from {
                     RulesFrom::Memory => file,
                     RulesFrom::Disk => read_rules(&router.settings)?,
                 };
                 // A tool that a rule names cannot go before the rule does.
                 let rules = Rules::bind(file, router.settings.rules.modes.clone(), &next)?;
-                Ok((next, rules, change))
+                let policy = match from {
+                    RulesFrom::Memory => router.gate.policy(),
+                    RulesFrom::Disk => Arc::new(read_policy(&router.settings)?),
+                };
+                policy.check(&next)?;
+                Ok((next, rules, change, policy))
             };
-            let (next, rules, change) = tokio::task::spawn_blocking(work).await??;
+            let (next, rules, change, policy) = tokio::task::spawn_blocking(work).await??;
             *slot() = change;
+            *ruled.lock().unwrap_or_else(PoisonError::into_inner) = Some(policy);
             Ok::<_, StartError>((next, rules))
         };
         let commit = async || {
@@ -139,6 +148,9 @@ impl Router {
         let result = if published.is_ok() { "ok" } else { "failed" };
         metrics::counter!(names::CATALOG_RELOADS, "result" => result).increment(1);
         let Published { serving, diff, report: built } = published?;
+        if let Some(policy) = ruled.into_inner().unwrap_or_else(PoisonError::into_inner) {
+            self.gate.rule_by(policy);
+        }
         report(&serving, &self.settings);
         let (catalog, rules) = (&serving.catalog, &serving.beside);
         Ok(Change {

@@ -21,7 +21,7 @@ use crate::decision::log::DecisionLog;
 use crate::decision::redact::Salt;
 use crate::embed::{Encoders, WordsManifest};
 use crate::execute::Executors;
-use crate::gate::{Gate, Policy};
+use crate::gate::{Gate, Policy, PolicyError};
 use crate::registry::{self, Registry};
 use crate::retrieve::Fusion;
 use crate::rules::{self, RuleFile, Rules};
@@ -144,7 +144,7 @@ fn open(settings: &Settings) -> Result<Opened, StartError> {
     let registry = with_stored(settings, registry, &store)?;
     // Before anything is embedded: a rule that names no tool fails the start.
     let rules = Rules::bind(file, settings.rules.modes.clone(), &registry)?;
-    let policy = settings.policy.as_deref().map(Policy::read).transpose()?.unwrap_or_else(Policy::none);
+    let policy = read_policy(settings)?;
     let log = DecisionLog::start(&settings.log)?;
     let salt = Salt::new(store.secret("decision-log-salt")?);
     policy.check(&registry)?;
@@ -161,6 +161,11 @@ pub(super) fn read_files(settings: &Settings) -> Result<Registry, StartError> {
         }
     }
     Ok(registry)
+}
+
+/// Reads the policy; without a file scopes alone decide.
+pub(super) fn read_policy(settings: &Settings) -> Result<Policy, PolicyError> {
+    settings.policy.as_deref().map_or_else(|| Ok(Policy::none()), Policy::read)
 }
 
 /// Reads the rule file, if there is one.

@@ -44,6 +44,7 @@ impl proto::gate_server::Gate for GateService {
         let work = async {
             let Asked { router, caller, deadline, message } = self.asked(request)?;
             let wish = wire::wish(message.wish).map_err(|problem| status::invalid(&problem))?;
+            let caller = caller.within(&wish.conversation);
             let answer = router.authorize(wish, &caller, deadline).await.map_err(|err| status::invoke(&err))?;
             Ok(wire::authorize_response(answer))
         };
@@ -101,6 +102,7 @@ impl proto::gate_server::Gate for GateService {
         let work = async {
             let Asked { router, caller, deadline, message } = self.asked(request)?;
             let wish = wire::wish(message.wish).map_err(|problem| status::invalid(&problem))?;
+            let caller = caller.within(&wish.conversation);
             let answer = router.invoke(wish, &caller, deadline).await.map_err(|err| status::invoke(&err))?;
             Ok(wire::invoke_response(answer))
         };

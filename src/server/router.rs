@@ -28,6 +28,7 @@ async fn route(app: &App, request: Request<proto::RouteRequest>) -> Result<proto
     let trace_id = metadata::trace_id(request.metadata());
     let mut request = wire::route_request(request.into_inner()).map_err(|problem| status::invalid(&problem))?;
     request.trace_id = trace_id;
+    let caller = caller.within(&request.session_id);
     let router = app.router().ok_or_else(status::not_ready)?;
     // Every stage watches the deadline itself; this one is for a stage that does not.
     let decision = tokio::time::timeout_at(deadline.instant(), router.route(request, &caller, deadline))

@@ -47,11 +47,13 @@ pub(super) fn change(error: &StartError, reach: Administers) -> Status {
         StartError::NotOwn { .. } | StartError::Operators { .. } => {
             Status::permission_denied(cut(&format!("the catalog is unchanged: {error}")))
         }
-        StartError::Registry(_) | StartError::Strict(_) | StartError::Rules(_) if reach != Administers::Everything => {
+        StartError::Registry(_) | StartError::Strict(_) | StartError::Rules(_) | StartError::Policy(_)
+            if reach != Administers::Everything =>
+        {
             error!(error = chain(error), "a tenant's change was refused");
             Status::failed_precondition("the catalog is unchanged; the operator can read why in the server's log")
         }
-        StartError::Registry(_) | StartError::Strict(_) | StartError::Rules(_) => {
+        StartError::Registry(_) | StartError::Strict(_) | StartError::Rules(_) | StartError::Policy(_) => {
             Status::failed_precondition(cut(&format!("the catalog is unchanged: {}", chain(error))))
         }
         StartError::Embed(embed) => match embed {
@@ -62,7 +64,6 @@ pub(super) fn change(error: &StartError, reach: Administers) -> Status {
         StartError::Store(_)
         | StartError::Build(_)
         | StartError::Log(_)
-        | StartError::Policy(_)
         | StartError::Execute(_)
         | StartError::Llm(_)
         | StartError::Fusion { .. }

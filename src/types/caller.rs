@@ -78,6 +78,18 @@ impl Caller {
         }
     }
 
+    /// The same caller within one conversation: a scope granted as `scope@conversation` is held there, and nowhere else.
+    #[must_use]
+    pub fn within(&self, conversation: &str) -> Self {
+        let Scopes::Only(held) = &self.scopes else { return self.clone() };
+        let granted = |scope: &Scope| {
+            let (scope, session) = scope.0.rsplit_once('@')?;
+            (!conversation.is_empty() && session == conversation).then(|| Scope(scope.to_owned()))
+        };
+        let scopes = held.iter().filter_map(granted).chain(held.iter().cloned()).collect();
+        Self { scopes: Scopes::Only(scopes), ..self.clone() }
+    }
+
     pub fn administers(&self) -> Administers {
         self.administers
     }
@@ -92,6 +104,19 @@ impl Caller {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_grant_for_a_conversation_counts_there_alone() {
+        let scope = |name: &str| Scope(name.into());
+        let caller = Caller::with_scopes("acme", [scope("orders:read"), scope("refunds:write@c-1")]);
+        assert!(
+            caller.within("c-1").holds(&scope("refunds:write")) && caller.within("c-1").holds(&scope("orders:read"))
+        );
+        for elsewhere in [caller.within("c-2"), caller.within(""), caller.clone()] {
+            assert!(!elsewhere.holds(&scope("refunds:write")));
+        }
+        assert!(Caller::with_every_scope("acme").within("c-1").holds(&scope("x")));
+    }
 
     #[test]
     fn what_names_no_tenant_is_open_to_all_and_the_rest_to_those_named() {

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use pointsman::server::proto::invoke_response::Verdict;
-use pointsman::server::proto::{CallRecord, InvokeRequest, LookupRequest, Wish};
+use pointsman::server::proto::{CallRecord, ConfirmRequest, InvokeRequest, LookupRequest, Wish};
 use serde_json::json;
 
 use crate::gate::{ended, invoke, wish};
@@ -54,6 +54,21 @@ async fn killed_while_consent_is_waited_for() {
     assert_eq!(lookup(&served, "k").await.state, "previewed");
     let (outcome, _) = ended(invoke(&served.gate(), wipe(&shown.confirm_token)).await);
     assert!(!outcome.replayed);
+    assert_eq!(world.downstream.effects("/things/AB12"), 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn killed_after_consent_was_given() {
+    let world = World::new().await;
+    let served = world.serve();
+    let Verdict::Confirm(shown) = invoke(&served.gate(), wipe("")).await else { panic!("no preview") };
+    let confirm = ConfirmRequest { call_id: shown.call_id, confirm_token: shown.confirm_token.clone(), agreed: true };
+    served.gate().confirm(confirm).await.unwrap();
+    kill(served);
+    let served = world.serve();
+    assert_eq!(lookup(&served, "k").await.state, "confirmed");
+    assert_eq!(world.downstream.effects("/things/AB12"), 0);
+    ended(invoke(&served.gate(), wipe(&shown.confirm_token)).await);
     assert_eq!(world.downstream.effects("/things/AB12"), 1);
 }
 

@@ -19,6 +19,7 @@ mod kill;
 mod language;
 mod layers;
 mod llm;
+mod policy;
 mod quality;
 mod real_llm;
 mod reload;
