@@ -32,7 +32,6 @@ impl Bench {
             token_ttl: Duration::from_secs(600),
             idempotency_ttl: Duration::from_secs(86_400),
             grace: Duration::from_secs(5),
-            default_timeout: Duration::from_secs(10),
             key_rotation: Duration::from_secs(86_400),
             max_calls: 100_000,
             max_steps: 8,
@@ -67,6 +66,7 @@ impl Bench {
             key: None,
             token: None,
             runner: Runner::Caller,
+            timeout: Duration::from_secs(3),
         };
         let Verdict::Go(cleared) = self.gate.authorize(ask).await.expect("a store") else { panic!("not let go") };
         let ending = Ending::Succeeded(json!({"ok": true, "data": {"done": true}}));

@@ -40,7 +40,7 @@ pub(super) fn validate(
     let llm = check.llm(&raw.llm, quota, notices);
     let handoff = check.handoff(&raw.handoff);
     let cache = check.cache(&raw.cache);
-    let gate = check.gate(&raw.gate, &raw.execute);
+    let gate = check.gate(&raw.gate);
     let policy = check.path("gate.policy", &raw.gate.policy);
     let execute = check.execute(&raw.execute);
     let result = check.result(&raw.result);

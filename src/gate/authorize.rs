@@ -139,7 +139,8 @@ impl Look<'_> {
             Succeeded | Failed => self.repeated(&row, Verdict::Replay),
             EffectUnknown if self.plan.tool.card.idempotent => match self.foreign_token(&row)? {
                 Some(problem) => Ok(Next::refuse(problem)),
-                None => self.let_go(Some(row)),
+                None if self.is_agreed_still(&row) => self.let_go(Some(row)),
+                None => Ok(Next::refuse(self.effect_unknown())),
             },
             EffectUnknown => Ok(Next::refuse(self.effect_unknown())),
             Expired | Cancelled => self.fresh(Some(row)),
@@ -157,7 +158,8 @@ impl Look<'_> {
         match row.state {
             _ if self.plan.given => Ok(Next::refuse(refusal::conflict())),
             Dispatched => Ok(Next::refuse(refusal::in_flight(&row))),
-            EffectUnknown if !self.plan.tool.card.idempotent => Ok(Next::refuse(self.effect_unknown())),
+            // What is not known of the other may be of this one.
+            EffectUnknown => Ok(Next::refuse(self.effect_unknown())),
             _ if waits && self.plan.consent && self.plan.token.is_some() => {
                 Ok(Next::refuse(self.plan.refuse_token("the preview differs from the one that was agreed to")))
             }
@@ -167,6 +169,16 @@ impl Look<'_> {
 
     fn is_agreed_anew(&self) -> bool {
         !self.plan.given && self.presented.as_ref().is_some_and(|token| token.spent_by.is_none())
+    }
+
+    /// Whether the consent behind `row` still is consent to this request: the same token, under the same policy, to the
+    /// same card.
+    fn is_agreed_still(&self, row: &CallRow) -> bool {
+        let plan = self.plan;
+        if plan.propose && plan.runner == Runner::Gate {
+            return false;
+        }
+        !plan.consent || (plan.token.is_some() && plan.binding(row) == plan::binding(row))
     }
 
     fn effect_unknown(&self) -> Problem {
@@ -303,6 +315,7 @@ impl Look<'_> {
         let facts = &mut after.facts;
         facts.attempts += 1;
         facts.runner.clone_from(&caller.name);
+        facts.by_gate = self.plan.runner == Runner::Gate;
         if *consent {
             facts.token = token.as_deref().map(own_digest);
             facts.confirmed_by.get_or_insert_with(|| caller.name.clone());
@@ -349,6 +362,8 @@ impl Look<'_> {
                 origin: id.to_string(),
                 caller: plan.caller.name.clone(),
                 runner: plan.caller.name.clone(),
+                by_gate: false,
+                unknown_before: false,
                 confirmed_by: None,
                 arguments: plan.digest.clone(),
                 policy_version: plan.policy_version.clone(),
@@ -373,6 +388,7 @@ impl Look<'_> {
             after.id = CallId::generate();
             after.current = true;
             after.facts.ending = None;
+            after.facts.unknown_before |= row.state == EffectUnknown;
             after.facts.created = self.now;
             after.facts.card_hash = self.plan.tool.hash.clone();
         }

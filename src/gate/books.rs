@@ -47,6 +47,8 @@ impl Shelf {
             key: if self.guarded { row.key.clone() } else { String::new() },
             conversation: row.conversation.clone(),
             caller: row.facts.caller.clone(),
+            runner: row.facts.runner.clone(),
+            by_gate: row.facts.by_gate,
             confirmed_by: row.facts.confirmed_by.clone(),
             attempts: row.facts.attempts,
             created: row.facts.created,

@@ -58,8 +58,6 @@ pub struct Settings {
     pub idempotency_ttl: Duration,
     /// A call that was let go and never came back counts as `effect_unknown` this long after its timeout.
     pub grace: Duration,
-    /// Timeout of tools whose card names none.
-    pub default_timeout: Duration,
     /// The key that signs tokens is replaced after this time; older ones count until their tokens are late.
     pub key_rotation: Duration,
     /// Most records of calls kept; the oldest settled ones go first.
@@ -95,6 +93,8 @@ pub struct Ask {
     /// A confirm token of ours. Tokens of preview tools stand in the arguments.
     pub token: Option<String>,
     pub runner: Runner,
+    /// How long the tool may take this time; with [`Settings::grace`] it is the lease of the call.
+    pub timeout: Duration,
 }
 
 impl std::fmt::Debug for Ask {
@@ -178,6 +178,14 @@ pub enum Ending {
     NotStarted(Problem),
 }
 
+/// A call after a report on it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Settled {
+    pub record: Record,
+    /// False: another report came first, or nothing is left to tell.
+    pub written: bool,
+}
+
 /// A call as callers see it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Record {
@@ -188,6 +196,10 @@ pub struct Record {
     pub conversation: String,
     /// Who proposed it, and who agreed.
     pub caller: String,
+    /// Who was let go, and reports.
+    pub runner: String,
+    /// This server runs it.
+    pub by_gate: bool,
     pub confirmed_by: Option<String>,
     pub attempts: u32,
     pub created: UnixMs,
@@ -278,22 +290,40 @@ impl Gate {
         self.blocking(move |books| books.confirm(&consent)).await
     }
 
-    /// Records how a call that was let go ended. Whoever reports first is believed; a later report of a call whose end
-    /// was not known settles it.
+    /// Records how a call ended that its caller ran. Whoever reports first is believed; a later report of a call whose
+    /// end was not known settles it, also of one that this server ran.
+    ///
+    /// # Errors
+    /// [`GateError`] when the record cannot be written.
     pub async fn settle(
         &self,
         caller: &Caller,
         id: CallId,
         ending: Ending,
     ) -> Result<Result<Record, Problem>, GateError> {
+        let settled = self.report(caller, id, ending, Runner::Caller).await?;
+        Ok(settled.map(|settled| settled.record))
+    }
+
+    /// [`Gate::settle`], also for calls that this server runs, and telling whether this report made the record.
+    ///
+    /// # Errors
+    /// As [`Gate::settle`].
+    pub async fn report(
+        &self,
+        caller: &Caller,
+        id: CallId,
+        ending: Ending,
+        by: Runner,
+    ) -> Result<Result<Settled, Problem>, GateError> {
         let name = ending.name();
-        let caller = caller.clone();
-        let settled = self.blocking(move |books| books.settle(&caller, id, &ending)).await?;
+        let report = settle::Report { caller: caller.clone(), id, ending, by };
+        let settled = self.blocking(move |books| books.settle(&report)).await?;
         if settled.is_ok() {
             metrics::counter!(names::GATE_ENDINGS, "ending" => name).increment(1);
             self.settled.notify_waiters();
         }
-        Ok(settled)
+        Ok(settled.map(|(record, written)| Settled { record, written }))
     }
 
     /// The truth about one call of the caller's tenant.

@@ -93,7 +93,7 @@ impl Plan {
             preview_digest: preview.digest(&canonical),
             preview,
             policy_version: policy_version.to_owned(),
-            lease: card.timeout.unwrap_or(settings.default_timeout).saturating_add(settings.grace),
+            lease: ask.timeout.saturating_add(settings.grace),
             ttl: card.idempotency_ttl.unwrap_or(settings.idempotency_ttl),
             arguments,
             caller: ask.caller,
@@ -176,6 +176,10 @@ fn check(ask: &Ask, guarded: bool) -> Result<(), Problem> {
     if guarded && ask.conversation.is_empty() {
         let expected = "the conversation, for everything but plain reads: consent and keys count within it";
         return Err(refusal::bad_request("session_id", expected));
+    }
+    // Without its conversation a turn would be everybody's.
+    if ask.conversation.is_empty() && !ask.turn.is_empty() {
+        return Err(refusal::bad_request("session_id", "the conversation that the turn belongs to"));
     }
     for (field, text) in [("session_id", &ask.conversation), ("turn_id", &ask.turn)] {
         if text.len() > LONGEST_NAME {

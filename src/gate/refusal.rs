@@ -88,6 +88,12 @@ pub(super) fn not_yours() -> Problem {
     Problem::refused("forbidden", ProblemCode::PermissionDenied, message)
 }
 
+/// This server runs the call and knows its end better than anybody.
+pub(super) fn run_here() -> Problem {
+    let message = "this server runs the call and records its end itself";
+    Problem::refused("conflict", ProblemCode::InvalidRequest, message)
+}
+
 /// Nothing is reported of a call that was never let go.
 pub(super) fn not_let_go(row: &CallRow) -> Problem {
     let message = format!("call {} is {}: it was not let go, so nothing is reported of it", row.id, row.state.as_str());

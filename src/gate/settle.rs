@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use super::authorize::own_digest;
 use super::books::{Books, Shelf};
 use super::confirm::Token;
-use super::{Ending, Record, machine, plan, refusal};
+use super::{Ending, Record, Runner, machine, plan, refusal};
 use crate::catalog::Tool;
 use crate::store::{CallRow, Change, Changed, StoreError};
 use crate::telemetry::names;
@@ -28,6 +28,14 @@ pub(super) struct Consent {
     pub agreed: bool,
     pub tool: Tool,
     pub policy_version: String,
+}
+
+/// How a call ended, as `by` tells it for the caller.
+pub(super) struct Report {
+    pub caller: Caller,
+    pub id: CallId,
+    pub ending: Ending,
+    pub by: Runner,
 }
 
 type Answer = Result<Record, Problem>;
@@ -51,8 +59,15 @@ impl Books {
         })
     }
 
-    pub(super) fn settle(&self, caller: &Caller, id: CallId, ending: &Ending) -> Result<Answer, StoreError> {
-        self.rewrite(&caller.tenant, id, |shelf, row, now| Ok(reported(shelf, row, caller, ending, now)))
+    /// The record as it stands then, and whether this report made it so.
+    pub(super) fn settle(&self, report: &Report) -> Result<Result<(Record, bool), Problem>, StoreError> {
+        let written = std::cell::Cell::new(false);
+        let answer = self.rewrite(&report.caller.tenant, report.id, |shelf, row, now| {
+            let outcome = reported(shelf, row, report, now);
+            written.set(matches!(outcome, Outcome::Write(_)));
+            Ok(outcome)
+        })?;
+        Ok(answer.map(|record| (record, written.get())))
     }
 
     /// Reads one call, writes what `change` makes of it, and starts again if another was faster.
@@ -137,7 +152,9 @@ fn not_allowed(row: &CallRow, consent: &Consent) -> Option<Problem> {
 }
 
 /// What a report makes of a call. `row` is as it was written: a report that comes after the lease is still the first.
-fn reported(shelf: &Shelf, row: CallRow, caller: &Caller, ending: &Ending, now: UnixMs) -> Outcome {
+fn reported(shelf: &Shelf, row: CallRow, report: &Report, now: UnixMs) -> Outcome {
+    let Report { caller, by, .. } = report;
+    let ending = &after_unknown(&row, &report.ending);
     if row.facts.runner != caller.name || row.facts.attempts == 0 {
         return Outcome::refuse(if row.facts.attempts == 0 { refusal::not_let_go(&row) } else { refusal::not_yours() });
     }
@@ -146,6 +163,13 @@ fn reported(shelf: &Shelf, row: CallRow, caller: &Caller, ending: &Ending, now: 
         EffectUnknown => matches!(ending, Ending::EffectUnknown(_)),
         Proposed | Previewed | Confirmed | Succeeded | Failed | Expired | Cancelled => true,
     };
+    // While this server runs a call, nobody else knows its end; once it is not known, a person may have looked.
+    if !stands && row.facts.by_gate && *by == Runner::Caller {
+        let unknown = machine::as_of(row.clone(), now).state == EffectUnknown;
+        if !unknown || matches!(ending, Ending::NotStarted(_)) {
+            return Outcome::refuse(refusal::run_here());
+        }
+    }
     if stands {
         return Outcome::Answer(Box::new(Ok(shelf.record(&machine::as_of(row, now)))));
     }
@@ -170,6 +194,19 @@ fn reported(shelf: &Shelf, row: CallRow, caller: &Caller, ending: &Ending, now: 
     after.keep = replayed_until.max(after.until);
     after.facts.ending = Some(kept(ending));
     Outcome::Write(Box::new(after))
+}
+
+/// An attempt that came to nothing does not tell what became of the one before.
+fn after_unknown(row: &CallRow, ending: &Ending) -> Ending {
+    match ending {
+        // Of an end that was not known, somebody may have found out by now.
+        Ending::Failed(_) if row.state == EffectUnknown => ending.clone(),
+        Ending::NotStarted(problem) | Ending::Failed(problem) if row.facts.unknown_before => {
+            let message = format!("an earlier attempt may have taken effect; this one did not: {}", problem.message);
+            Ending::EffectUnknown(Problem { message, ..Problem::refused("unknown", ProblemCode::EffectUnknown, "") })
+        }
+        ending => ending.clone(),
+    }
 }
 
 fn kept(ending: &Ending) -> Value {

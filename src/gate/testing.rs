@@ -40,6 +40,8 @@ pub(super) fn row(state: CallState) -> CallRow {
             origin: id.to_string(),
             caller: "a".into(),
             runner: "a".into(),
+            by_gate: false,
+            unknown_before: false,
             confirmed_by: None,
             arguments: "d".into(),
             policy_version: String::new(),
@@ -61,7 +63,6 @@ pub(super) fn settings() -> Settings {
         token_ttl: TOKEN_TTL,
         idempotency_ttl: TTL,
         grace: Duration::from_secs(2),
-        default_timeout: Duration::from_secs(3),
         key_rotation: Duration::from_secs(24 * 3600),
         max_calls: 1_000,
         max_steps: 8,
@@ -111,6 +112,7 @@ impl World {
             key: None,
             token: None,
             runner: Runner::Caller,
+            timeout: Duration::from_secs(3),
         }
     }
 

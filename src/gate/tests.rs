@@ -404,6 +404,38 @@ async fn an_unknown_effect_stops_everything_but_what_may_be_repeated() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn an_attempt_that_came_to_nothing_does_not_hide_an_unknown_one() {
+    let world = World::new();
+    let args = json!({"order_id": ORDER, "note": "新地址"});
+    let ask = || world.ask("set_address", &args);
+    let first = go(world.authorize(ask()).await);
+    assert_eq!(world.settle(&first, lost()).await.state, CallState::EffectUnknown);
+    for nothing in [not_started(), failed()] {
+        let again = go(world.authorize(ask()).await);
+        assert_eq!(again.key, first.key, "the tool knows it as the same");
+        assert_eq!(world.settle(&again, nothing).await.state, CallState::EffectUnknown);
+    }
+    let last = go(world.authorize(ask()).await);
+    assert_eq!(world.settle(&last, done()).await.state, CallState::Succeeded);
+    replayed(world.authorize(ask()).await);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_that_this_server_runs_is_reported_on_by_it_alone() {
+    let world = World::new();
+    let ask = || Ask { runner: Runner::Gate, ..world.ask("urge", &urge()) };
+    let (sent, who) = (go(world.authorize(ask()).await), caller("t", "a"));
+    for ending in [not_started(), done(), failed()] {
+        assert!(world.gate.settle(&who, sent.record.id, ending).await.unwrap().is_err());
+    }
+    let lost = world.gate.report(&who, sent.record.id, lost(), Runner::Gate).await.unwrap().unwrap();
+    assert!(lost.written && lost.record.state == CallState::EffectUnknown);
+    assert!(world.gate.settle(&who, sent.record.id, not_started()).await.unwrap().is_err(), "the key stays taken");
+    let found_out = world.gate.settle(&who, sent.record.id, done()).await.unwrap().unwrap();
+    assert_eq!(found_out.state, CallState::Succeeded, "somebody looked");
+}
+
+#[tokio::test(start_paused = true)]
 async fn reads_need_no_key_and_equal_ones_of_a_turn_are_one() {
     let world = World::new();
     let read = |turn: &str| Ask { turn: turn.into(), ..world.ask("get_refund", &json!({"order_id": ORDER})) };

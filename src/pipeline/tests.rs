@@ -49,7 +49,6 @@ fn settings() -> Settings {
             token_ttl: Duration::from_secs(600),
             idempotency_ttl: Duration::from_secs(600),
             grace: Duration::from_secs(5),
-            default_timeout: Duration::from_secs(5),
             key_rotation: Duration::from_secs(600),
             max_calls: 100,
             max_steps: 8,

@@ -42,54 +42,85 @@ pub(super) fn rows(
     (shown, rest)
 }
 
-/// Cuts the longest texts until all of it fits; what does not fit even so is left out as a whole.
+/// Cuts the longest texts to one length, so that all of it fits; what does not fit even so is left out as a whole.
 pub(super) fn single(mut data: Value, context: &Context<'_>, settings: &Settings, notices: &mut Vec<String>) -> Value {
-    let mut over = size(&data).saturating_sub(settings.max_chars);
-    while over > 0 {
-        let Some((name, text)) = longest(&mut data, "") else {
-            let chars = size(&data);
-            notices.push(context.say(
-                format!("{chars} characters, more than fit: all of it was left out; ask for less"),
-                format!("共 {chars} 个字符，超出上限，已全部略去；请缩小范围"),
-            ));
-            return match data {
-                Value::Array(_) => Value::Array(Vec::new()),
-                _ => Value::Null,
-            };
-        };
-        let chars = text.chars().count();
-        let keep = chars.saturating_sub(over + 1).max(LEAST_TEXT);
-        let end = text.char_indices().nth(keep).map_or(text.len(), |(at, _)| at);
-        text.truncate(end);
-        text.push('…');
+    let chars = size(&data);
+    let over = chars.saturating_sub(settings.max_chars);
+    if over == 0 {
+        return data;
+    }
+    let mut texts = Vec::new();
+    collect(&mut data, "", &mut texts);
+    let Some(keep) = length_for(&texts, over) else {
         notices.push(context.say(
-            format!(
-                "`{name}` has {chars} characters, the first {keep} are shown; ask for a narrower part or the next page"
-            ),
-            format!("`{name}` 共 {chars} 个字符，这里是前 {keep} 个；请缩小范围或翻页"),
+            format!("{chars} characters, more than fit: all of it was left out; ask for less"),
+            format!("共 {chars} 个字符，超出上限，已全部略去；请缩小范围"),
         ));
-        over = size(&data).saturating_sub(settings.max_chars);
+        return match data {
+            Value::Array(_) => Value::Array(Vec::new()),
+            _ => Value::Null,
+        };
+    };
+    let cut: Vec<&mut Text<'_>> = texts.iter_mut().filter(|text| text.chars > keep + 1).collect();
+    let more = cut.len().saturating_sub(MOST_NOTICES);
+    for (index, text) in cut.into_iter().enumerate() {
+        let end = text.text.char_indices().nth(keep).map_or(text.text.len(), |(at, _)| at);
+        text.text.truncate(end);
+        text.text.push('…');
+        if index < MOST_NOTICES {
+            let (name, chars) = (&text.name, text.chars);
+            notices.push(context.say(
+                format!("`{name}` has {chars} characters, the first {keep} are shown; ask for a narrower part or the next page"),
+                format!("`{name}` 共 {chars} 个字符，这里是前 {keep} 个；请缩小范围或翻页"),
+            ));
+        }
+    }
+    if more > 0 {
+        notices.push(context.say(format!("{more} more texts were cut"), format!("另有 {more} 处文字被截短")));
     }
     data
 }
 
+/// Longer lists of what was cut help nobody.
+const MOST_NOTICES: usize = 5;
+
+struct Text<'a> {
+    /// Of the field it is in.
+    name: String,
+    chars: usize,
+    text: &'a mut String,
+}
+
+/// The greatest length to which cutting every longer text saves `over` characters; `None` if none does.
+fn length_for(texts: &[Text<'_>], over: usize) -> Option<usize> {
+    // Each cut text gets a mark of one sign.
+    let saved = |keep: usize| texts.iter().map(|text| text.chars.saturating_sub(keep + 1)).sum::<usize>();
+    if saved(LEAST_TEXT) < over {
+        return None;
+    }
+    let (mut fits, mut too_long) = (LEAST_TEXT, texts.iter().map(|text| text.chars).max().unwrap_or(LEAST_TEXT) + 1);
+    while too_long - fits > 1 {
+        let middle = fits + (too_long - fits) / 2;
+        if saved(middle) >= over { fits = middle } else { too_long = middle }
+    }
+    Some(fits)
+}
+
 fn size(value: &Value) -> usize {
-    // A number or a short text as a whole is a value, not a page.
     value.to_string().chars().count()
 }
 
-/// The longest text that can still be cut, with the name of its field.
-fn longest<'a>(value: &'a mut Value, name: &str) -> Option<(String, &'a mut String)> {
-    let better = |best: Option<(String, &'a mut String)>, next: Option<(String, &'a mut String)>| match (best, next) {
-        (Some(best), Some(next)) if next.1.len() > best.1.len() => Some(next),
-        (Some(best), _) => Some(best),
-        (None, next) => next,
-    };
+/// Every text that can be cut, in the order of the data.
+fn collect<'a>(value: &'a mut Value, name: &str, texts: &mut Vec<Text<'a>>) {
     match value {
-        // One sign more than is kept: the mark of the cut.
-        Value::String(text) => (text.chars().count() > LEAST_TEXT + 1).then(|| (name.to_owned(), text)),
-        Value::Array(items) => items.iter_mut().map(|item| longest(item, name)).fold(None, better),
-        Value::Object(map) => map.iter_mut().map(|(name, value)| longest(value, name)).fold(None, better),
-        Value::Null | Value::Bool(_) | Value::Number(_) => None,
+        Value::String(text) => {
+            let chars = text.chars().count();
+            if chars > LEAST_TEXT + 1 {
+                texts.push(Text { name: name.to_owned(), chars, text });
+            }
+        }
+        Value::Array(items) => items.iter_mut().for_each(|item| collect(item, name, texts)),
+        Value::Object(map) => map.iter_mut().for_each(|(name, value)| collect(value, name, texts)),
+        Value::Null | Value::Bool(_) | Value::Number(_) => {}
     }
 }

@@ -72,12 +72,17 @@ fn in_words(problem: Problem, answer: &ToolAnswer, context: &Context<'_>) -> Pro
     let own = Some(problem.message.as_str()).filter(|message| *message != "the tool failed");
     let message = own.and_then(safe::sentence).map_or(message, str::to_owned);
     let kept = problem.suggestion.as_deref().and_then(safe::sentence).map(str::to_owned);
+    let own = context.card.parameters.get("properties").and_then(Value::as_object);
+    let is_argument = |field: &FieldProblem| {
+        let name = field.path.trim_start_matches('/').split('/').next().unwrap_or_default();
+        own.is_some_and(|own| own.contains_key(name)) && safe::sentence(&field.path).is_some()
+    };
     let field = |field: FieldProblem| {
         let expected = safe::sentence(&field.expected).unwrap_or_default().to_owned();
         let example = field.example.filter(|example| safe::sentence(example).is_some());
         FieldProblem { expected, example, ..field }
     };
-    let next = problem.next.map(|mut next| {
+    let next = problem.next.filter(|next| safe::sentence(next.tool.as_str()).is_some()).map(|mut next| {
         next.hint = safe::sentence(&next.hint).unwrap_or_default().to_owned();
         next
     });
@@ -90,7 +95,7 @@ fn in_words(problem: Problem, answer: &ToolAnswer, context: &Context<'_>) -> Pro
         code,
         message,
         suggestion: Some(kept.unwrap_or(suggestion)),
-        fields: problem.fields.into_iter().map(field).collect(),
+        fields: problem.fields.into_iter().filter(is_argument).map(field).collect(),
         retry_after_ms,
         next,
         ..problem

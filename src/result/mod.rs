@@ -167,10 +167,17 @@ fn source(context: &Context<'_>) -> Source {
     let at = std::time::UNIX_EPOCH + std::time::Duration::from_millis(millis);
     Source {
         tool: context.card.id.to_string(),
-        args: context.arguments.clone(),
+        args: without_token(context),
         fetched_at: humantime::format_rfc3339_seconds(at).to_string(),
         instead_of: None,
     }
+}
+
+/// A confirm token says nothing of where a result comes from, and is nobody's to read again.
+fn without_token(context: &Context<'_>) -> Map<String, Value> {
+    let token = context.card.confirmation.as_ref().and_then(|confirmation| confirmation.token_param.as_deref());
+    let kept = context.arguments.iter().filter(|(name, _)| Some(name.as_str()) != token);
+    kept.map(|(name, value)| (name.clone(), value.clone())).collect()
 }
 
 fn measure(sizes: &Sizes) {

@@ -27,6 +27,8 @@ static SECRET: LazyLock<Regex> = LazyLock::new(|| {
         | \beyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]*
         | -----BEGIN\s[A-Z\s]*PRIVATE\sKEY-----[\s\S]*?(?:-----END\s[A-Z\s]*PRIVATE\sKEY-----|$)
         | \b[a-z][a-z0-9+.-]*://[^\s/:@]+:[^\s/@]+@\S+
+        | (?i:basic)\s+[A-Za-z0-9+/]{12,}={0,2}
+        | (?i:[?&;\s](?:token|sig|signature|access_token)=)[^\s&"']{8,}
         | (?i:password|passwd|pwd|secret|api[_-]?key|access[_-]?key|密码|口令)["']?\s*[=:：]\s*["']?[^\s"',;]{3,}
         "#,
     )
@@ -43,6 +45,7 @@ static INTERNAL: LazyLock<Regex> = LazyLock::new(|| {
             | \b192\.168(?:\.\d{1,3}){2}\b
             | \b172\.(?:1[6-9]|2\d|3[01])(?:\.\d{1,3}){2}\b
             | \b169\.254(?:\.\d{1,3}){2}\b
+            | \[?\b(?:f[cd][0-9a-f]{2}|fe80):[0-9a-f:]+\]? | \[::1\]
             | \b(?:[a-z0-9-]+\.)+(?:internal|local|lan|corp|intranet|svc|cluster\.local)\b
         )
         (?::\d{1,5})?(?:/\S*)?",
@@ -110,7 +113,9 @@ fn walk(value: Value, removed: &mut u64) -> Value {
     match value {
         Value::String(text) => Value::String(scrub(text, removed)),
         Value::Array(items) => items.into_iter().map(|item| walk(item, removed)).collect(),
-        Value::Object(map) => map.into_iter().map(|(name, value)| (name, walk(value, removed))).collect(),
+        Value::Object(map) => {
+            map.into_iter().map(|(name, value)| (scrub(name, removed), walk(value, removed))).collect()
+        }
         leaf => leaf,
     }
 }

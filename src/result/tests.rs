@@ -196,6 +196,35 @@ fn long_results_are_cut_with_a_notice() {
     assert!(shape.shaped.data.is_none() && shape.shaped.notices[0].contains("all of it was left out"));
 }
 
+#[test]
+fn many_texts_are_cut_at_once_and_told_in_a_few_words() {
+    let card = card(&[], SideEffect::Read);
+    let many: Map<String, Value> = (0..20_000).map(|n| (format!("f{n}"), json!("x".repeat(45)))).collect();
+    let shape = shaped(&card, &ToolAnswer::json(Value::Object(many)));
+    assert!(shape.shaped.data.is_none() && shape.shaped.notices.len() == 1);
+    let some: Map<String, Value> = (0..30).map(|n| (format!("f{n}"), json!("长".repeat(400)))).collect();
+    let shape = shaped(&card, &ToolAnswer::json(Value::Object(some)));
+    assert!(shape.sizes.shaped_chars <= 4_000 && shape.sizes.shaped_chars > 3_900, "{:?}", shape.sizes);
+    assert_eq!(shape.shaped.notices.len(), 6, "{:?}", shape.shaped.notices);
+}
+
+#[test]
+fn what_hides_in_names_codes_and_hints_does_not_pass_either() {
+    let mut card = card(&[], SideEffect::Read);
+    card.result_enums.entry("status".into()).or_default().insert("1".into(), "fine".into());
+    let body = json!({"hosts": {"db1.internal": 1}, "status": "Bearer abcdefgh1234", "v6": "[fd00::1]:80",
+        "url": "https://shop.example/x?token=abcdefgh1234"});
+    let seen = json!(shaped(&card, &ToolAnswer::json(body)).shaped).to_string();
+    for planted in ["db1.internal", "abcdefgh1234", "fd00::1"] {
+        assert!(!seen.contains(planted), "{planted}: {seen}");
+    }
+    let error =
+        json!({"error": {"code": "BAD", "fields": ["http://10.0.0.5:8080/x", "status"], "next": "db1.internal"}});
+    let problem = shaped(&card, &http(422, Body::Json(error))).shaped.error.unwrap();
+    assert!(problem.next.is_none());
+    assert_eq!(problem.fields.len(), 1, "an argument of the tool: {problem:?}");
+}
+
 fn any_json() -> impl Strategy<Value = Value> {
     let leaf = prop_oneof![
         Just(Value::Null),

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::Value;
 
-use super::Context;
+use super::{Context, safe};
 
 const MAX_CODE: usize = 40;
 
@@ -35,6 +35,7 @@ fn put_row(row: Value, context: &Context<'_>, unknown: &mut BTreeSet<(String, St
         {
             *value = Value::String(in_words(&code, words).unwrap_or_else(|| {
                 let code: String = code.chars().take(MAX_CODE).collect();
+                let code = safe::sentence(&code).unwrap_or("?").to_owned();
                 unknown.insert((field.clone(), code.clone()));
                 context.say(format!("unknown ({code})"), format!("未知 unknown ({code})"))
             }));

@@ -111,7 +111,7 @@ fn spend_token(write: &Transaction<'_>, row: &CallRow, digest: &str) -> rusqlite
     Ok(spent == 1)
 }
 
-/// How many records went before their time; `None` when nothing may go. Calls that run and calls whose effect is not
+/// How many records went before their time; `None` when nothing may go. Calls with an effect that run or whose end is not
 /// known are never forgotten.
 fn make_room(write: &Transaction<'_>, max: usize, now: UnixMs) -> rusqlite::Result<Option<usize>> {
     let sql = "SELECT rows FROM tally WHERE name = 'call'";
@@ -122,13 +122,18 @@ fn make_room(write: &Transaction<'_>, max: usize, now: UnixMs) -> rusqlite::Resu
     if delete(write, "SELECT rowid FROM call WHERE keep <= ?1 ORDER BY keep LIMIT ?2", MAKE_ROOM, now)? > 0 {
         return Ok(Some(0));
     }
-    for states in ["'succeeded', 'failed', 'expired', 'cancelled'", "'proposed', 'previewed', 'confirmed'"] {
-        let sql = format!("SELECT rowid FROM call WHERE state IN ({states}) AND ?1 = ?1 ORDER BY updated LIMIT ?2");
+    // What prevents a second effect goes last.
+    let late = "state IN ('expired', 'cancelled') OR (until <= ?1 AND (state IN ('proposed', 'previewed', 'confirmed')
+                OR (state = 'dispatched' AND json_extract(facts, '$.class') = 'read')))";
+    let (waiting, failed, succeeded) =
+        ("state IN ('proposed', 'previewed', 'confirmed')", "state = 'failed'", "state = 'succeeded'");
+    for which in [late, waiting, failed, succeeded] {
+        let sql = format!("SELECT rowid FROM call WHERE ({which}) AND ?1 = ?1 ORDER BY updated LIMIT ?2");
         // Not all of a small ledger at once.
         let batch = MAKE_ROOM.min(max.div_ceil(16).max(1));
         let evicted = delete(write, &sql, batch, now)?;
         if evicted > 0 {
-            return Ok(Some(evicted));
+            return Ok(Some(if which == late { 0 } else { evicted }));
         }
     }
     Ok(None)
@@ -190,6 +195,8 @@ mod tests {
                 origin: id.to_string(),
                 caller: "a".into(),
                 runner: "a".into(),
+                by_gate: false,
+                unknown_before: false,
                 confirmed_by: None,
                 arguments: "d".repeat(64),
                 policy_version: String::new(),

@@ -67,7 +67,8 @@ pub struct CallRow {
     pub facts: CallFacts,
 }
 
-/// What else is known of a call. Arguments are kept as digests alone.
+/// What else is known of a call. Arguments are kept as digests; an ending that succeeded holds the shaped result, which
+/// names them as its source.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct CallFacts {
     pub tool: ToolId,
@@ -78,6 +79,12 @@ pub struct CallFacts {
     pub caller: String,
     /// Who was let go last, and reports.
     pub runner: String,
+    /// This server runs it, and reports for the runner.
+    #[serde(default)]
+    pub by_gate: bool,
+    /// The end of an earlier attempt at the same intent is not known.
+    #[serde(default)]
+    pub unknown_before: bool,
     pub confirmed_by: Option<String>,
     /// Digest of the arguments in their canonical form, tokens left out.
     pub arguments: String,

@@ -116,7 +116,7 @@ fn classify(code: ToolCode) -> Class {
     let own =
         |code: ProblemCode, status, retryable, repairable| Class { code, status, retryable, repairable, fixed: true };
     let tools = |status, retryable, repairable| Class {
-        code: ProblemCode::Tool(code.clone()),
+        code: ProblemCode::parse(code.as_str()).unwrap_or_else(|| ProblemCode::Tool(code.clone())),
         status,
         retryable,
         repairable,
@@ -132,6 +132,7 @@ fn classify(code: ToolCode) -> Class {
         "PRECONDITION_MISSING" => own(ProblemCode::PreconditionMissing, "precondition_missing", false, false),
         "POLICY_DENIED" => own(ProblemCode::PolicyDenied, "policy_denied", false, false),
         "IDEMPOTENCY_CONFLICT" => own(ProblemCode::IdempotencyConflict, "conflict", false, false),
+        "EFFECT_UNKNOWN" => own(ProblemCode::EffectUnknown, "unknown", false, false),
         "IN_FLIGHT" => own(ProblemCode::InFlight, "in_flight", true, false),
         "CONFLICT" => tools("conflict", false, false),
         "GONE" => tools("not_found", false, true),

@@ -226,6 +226,82 @@ async fn no_answer_after_the_effect_is_told_as_such_and_never_repeated() {
 }
 
 #[tokio::test]
+async fn answers_that_settle_nothing_leave_the_effect_unknown() {
+    let downstream = Downstream::start().await;
+    let (server, _cards) = serve_at(&downstream, None).await;
+    let error = |code: &str| json!({"ok": false, "error": {"code": code, "message": "x"}});
+    let faults = [
+        (Fault::Status(503, json!({})), "effect_unknown"),
+        (Fault::Status(500, json!({"status": 500, "error": "Internal Server Error"})), "effect_unknown"),
+        (Fault::Status(303, json!({})), "effect_unknown"),
+        (Fault::Status(408, json!({})), "effect_unknown"),
+        (Fault::Status(200, error("TIMEOUT")), "effect_unknown"),
+        (Fault::Status(200, error("EFFECT_UNKNOWN")), "effect_unknown"),
+        (Fault::Text(200, "<html>ok</html>"), "effect_unknown"),
+        (Fault::Status(500, error("NOTE_NOT_FOUND")), "failed"),
+        (Fault::Status(200, error("NOTES_CLOSED")), "failed"),
+        (Fault::Status(422, json!({})), "failed"),
+    ];
+    for (number, (fault, end)) in faults.into_iter().enumerate() {
+        let told = format!("{fault:?}");
+        downstream.fault(fault);
+        let note = wish("write_note", json!({"id": "AB12", "text": format!("第 {number} 条")}));
+        let (outcome, result) = ended(invoke(&server.gate(), note).await);
+        assert_eq!((state(&outcome), outcome.replayed), (end, false), "{told}: {result}");
+    }
+}
+
+#[tokio::test]
+async fn nobody_else_reports_on_a_call_that_the_server_runs() {
+    let downstream = Downstream::start().await;
+    let (server, _cards) = serve_at(&downstream, None).await;
+    downstream.fault(Fault::Late(std::time::Duration::from_millis(500)));
+    let note = || Wish { idempotency_key: "k".into(), ..wish("write_note", json!({"id": "AB12", "text": "x"})) };
+    let gate = server.gate();
+    let running = tokio::spawn(async move { invoke(&gate, note()).await });
+    while downstream.effects("/notes") == 0 {
+        tokio::time::sleep(std::time::Duration::from_millis(5)).await;
+    }
+    let Verdict::InFlight(call) = invoke(&server.gate(), Wish { no_wait: true, ..note() }).await else {
+        panic!("not in flight")
+    };
+    for outcome in [Report::NotStarted(true), Report::ResultJson("{\"done\": true}".into()), Report::Lost(true)] {
+        let report =
+            CompleteRequest { call_id: call.call_id.clone(), outcome: Some(outcome), ..CompleteRequest::default() };
+        let answer = server.gate().complete(report).await.unwrap().into_inner().answer;
+        assert!(matches!(answer, Some(complete_response::Answer::Refused(_))), "{answer:?}");
+    }
+    assert_eq!(lookup(&server.gate(), &call.call_id).await.state, "dispatched");
+    assert_eq!(state(&ended(running.await.unwrap()).0), "succeeded");
+    ended(invoke(&server.gate(), note()).await);
+    assert_eq!(downstream.effects("/notes"), 1);
+}
+
+#[tokio::test]
+async fn a_report_that_is_sent_twice_counts_once() {
+    let downstream = Downstream::start().await;
+    let (server, _cards) = serve_at(&downstream, None).await;
+    let mut gate = server.gate();
+    let read = |id: &str| AuthorizeRequest {
+        wish: Some(Wish { turn_id: "t1".into(), ..wish("read_thing", json!({"id": id})) }),
+    };
+    let Authorized::Go(go) = gate.authorize(read("AB12")).await.unwrap().into_inner().verdict.unwrap() else {
+        panic!("not let go")
+    };
+    let report = CompleteRequest {
+        call_id: go.call_id,
+        outcome: Some(Report::ErrorJson("{}".into())),
+        http_status: 404,
+        ..CompleteRequest::default()
+    };
+    for _ in 0..3 {
+        gate.complete(report.clone()).await.unwrap();
+    }
+    let next = gate.authorize(read("CD34")).await.unwrap().into_inner().verdict.unwrap();
+    assert!(matches!(next, Authorized::Go(_)), "one failure is no fuse: {next:?}");
+}
+
+#[tokio::test]
 async fn a_client_that_leaves_does_not_stop_an_effect_and_its_end_is_kept() {
     let downstream = Downstream::start().await;
     let (server, _cards) = serve_at(&downstream, None).await;

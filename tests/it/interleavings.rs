@@ -181,7 +181,6 @@ impl World {
             token_ttl: TOKEN_TTL,
             idempotency_ttl: TTL,
             grace: Duration::from_secs(2),
-            default_timeout: Duration::from_secs(3),
             key_rotation: Duration::from_secs(900),
             max_calls: 10_000,
             max_steps: 8,
@@ -207,6 +206,7 @@ impl World {
             key: None,
             token: None,
             runner: Runner::Caller,
+            timeout: Duration::from_secs(3),
         }
     }
 

@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 use std::path::Path;
-use std::time::Duration;
 
 use super::Check;
 use crate::config::raw;
@@ -13,7 +12,7 @@ const KEY: &str = "execute.targets";
 const MAX_SECRET_BYTES: u64 = 64 * 1024;
 
 impl Check<'_> {
-    pub(super) fn gate(&mut self, raw: &raw::Gate, execute: &raw::Execute) -> Option<gate::Settings> {
+    pub(super) fn gate(&mut self, raw: &raw::Gate) -> Option<gate::Settings> {
         let token_ttl = self.duration("gate.token_ttl_s", raw.token_ttl_s, 1_000, 1);
         let idempotency_ttl = self.duration("gate.idempotency_ttl_s", raw.idempotency_ttl_s, 1_000, 1);
         let grace = self.duration("gate.grace_ms", raw.grace_ms, 1, 1);
@@ -25,7 +24,6 @@ impl Check<'_> {
             token_ttl: token_ttl?,
             idempotency_ttl: idempotency_ttl?,
             grace: grace?,
-            default_timeout: Duration::from_millis(execute.timeout_ms),
             key_rotation: key_rotation?,
             max_calls: max_calls?,
             max_steps: max_steps?,

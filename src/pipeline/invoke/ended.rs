@@ -11,7 +11,7 @@ use super::{Answer, InvokeError, Locale, Outcome, replay, unknown_call};
 use crate::args::ValidArgs;
 use crate::catalog::Tool;
 use crate::decision::calls::{self, EndedCall};
-use crate::gate::{self, Ending, Record};
+use crate::gate::{self, Ending, Record, Runner, Settled};
 use crate::registry::Registry;
 use crate::result::{self, Context, Shape, Shaped, Sizes};
 use crate::tool::ToolCard;
@@ -36,6 +36,8 @@ pub(super) struct Ended<'a> {
     pub locale: Locale,
     pub record: Record,
     pub instead_of: Option<&'a ToolId>,
+    /// Who reports.
+    pub by: Runner,
 }
 
 impl Router {
@@ -51,6 +53,10 @@ impl Router {
         caller: &Caller,
     ) -> Result<Answer, InvokeError> {
         let Some(record) = self.gate.lookup(caller, call).await? else { return Ok(Answer::Refused(unknown_call())) };
+        // Nothing is shaped, counted or remembered for a report that cannot count.
+        if record.runner == caller.name && matches!(record.state, CallState::Succeeded | CallState::Failed) {
+            return Ok(replay(record));
+        }
         let open = self.open_calls.get(caller, call);
         let serving = self.catalogs.load();
         // The card as it was when the call was let go; after a restart, as it is now.
@@ -60,13 +66,15 @@ impl Router {
             (None, None) => return Ok(Answer::Refused(unknown_call())),
         };
         let turn = open.as_ref().and_then(|open| open.turn.clone());
-        let ended = Ended { tool, registry, args, locale, record, instead_of: None };
+        let ended = Ended { tool, registry, args, locale, record, instead_of: None, by: Runner::Caller };
         let (answer, step) = match reported {
             Reported::Answered(answer) => self.answered(ended, &answer, caller).await?,
             Reported::Lost => self.unanswered(ended, lost(tool), true, caller).await?,
             Reported::NotStarted => self.unanswered(ended, not_started(), false, caller).await?,
         };
-        self.turns.ended(&turn, tool.id(), step);
+        if matches!(&answer, Answer::Ended(outcome) if !outcome.replayed) {
+            self.turns.ended(&turn, tool.id(), step);
+        }
         Ok(answer)
     }
 
@@ -92,19 +100,27 @@ impl Router {
             (true, false) => Step::Succeeded,
             (false, _) => Step::Failed,
         };
-        if shaped.ok
-            && let (Some(args), Body::Json(raw)) = (ended.args, &answer.body)
-        {
-            self.gate.observe(&ended.record, caller, ended.tool, args, ended.registry, raw).await?;
-        }
         if !rest.is_empty() {
             shaped.next_cursor = Some(self.pages.keep(caller, &ended.record.conversation, &shaped, rest));
         }
+        keep_visible(&mut shaped, ended.registry, caller);
         let ending = ending(card, answer, &shaped);
-        if self.settings.log_bodies {
-            self.log.write(calls::body_line(ended.record.id, answer, &json!(shaped), &self.salt));
+        let (record, tool, registry, args) = (ended.record.clone(), ended.tool, ended.registry, ended.args);
+        let settled = self.settle(ended, ending, json!(shaped), sizes, caller).await?;
+        if matches!(&settled, Answer::Ended(outcome) if !outcome.replayed) {
+            if self.settings.log_bodies {
+                self.log.write(calls::body_line(record.id, answer, &json!(shaped), &self.salt));
+            }
+            if shaped.ok
+                && let (Some(args), Body::Json(raw)) = (args, &answer.body)
+                && let Err(error) = self.gate.observe(&record, caller, tool, args, registry, raw).await
+            {
+                // The call itself is settled; a token that is not kept is refused, and the preview can be shown again.
+                let error: &dyn std::error::Error = &error;
+                tracing::error!(error, "a preview's token could not be kept");
+            }
         }
-        Ok((self.settle(ended, ending, json!(shaped), sizes, caller).await?, step))
+        Ok((settled, step))
     }
 
     /// No answer came: `sent` says whether the tool may have been reached.
@@ -132,17 +148,25 @@ impl Router {
         sizes: Sizes,
         caller: &Caller,
     ) -> Result<Answer, InvokeError> {
-        let end = label(&ending);
+        let (end, code) = (label(&ending), problem_of(&ending).map(|problem| problem.code.clone()));
         let id = ended.record.id;
-        let settled = self.gate.settle(caller, id, ending.clone()).await?;
-        let record = match settled {
-            Ok(record) => record,
+        let settled = self.gate.report(caller, id, ending, ended.by).await?;
+        let Settled { record, written } = match settled {
+            Ok(settled) => settled,
             Err(problem) => return Ok(Answer::Refused(problem)),
         };
-        // Somebody reported another end before: that one stands.
-        if record.ending.as_ref().is_some_and(|first| *first != ending) {
+        // Somebody reported an end before: that one stands.
+        if !written {
             return Ok(replay(record));
         }
+        // An attempt after one whose end is not known may be recorded otherwise than it ended itself.
+        let unknown = |record: &Record| record.state == CallState::EffectUnknown;
+        let (end, code, result) = match &record.ending {
+            Some(Ending::EffectUnknown(problem)) if unknown(&record) => {
+                ("effect_unknown", Some(problem.code.clone()), json!({"ok": false, "error": problem}))
+            }
+            _ => (end, code, result),
+        };
         let line = calls::call_line(
             &EndedCall {
                 call: id,
@@ -153,7 +177,7 @@ impl Router {
                 attempts: record.attempts,
                 arguments: ended.args.map(ValidArgs::as_map),
                 conversation: &record.conversation,
-                code: problem_of(&ending).map(|problem| problem.code.as_str()),
+                code: code.as_ref().map(ProblemCode::as_str),
                 raw_chars: sizes.raw_chars,
                 shaped_chars: sizes.shaped_chars,
                 rows: sizes.rows,
@@ -184,23 +208,59 @@ impl Router {
     }
 }
 
-/// Whether an answer settles what became of the call. A gateway that fails says nothing about the tool behind it.
+/// Whether an answer settles what became of the call. A gateway that fails says nothing about the tool behind it, and
+/// neither does a tool that speaks of time or of others.
 fn ending(card: &ToolCard, answer: &ToolAnswer, shaped: &Shaped) -> Ending {
-    match &shaped.error {
-        None if shaped.ok => Ending::Succeeded(json!(shaped)),
-        error => {
-            let problem = error.clone().unwrap_or_else(not_started);
-            let tells = matches!(&answer.body, Body::Json(body) if Problem::reported(body).is_some());
-            let doubtful = matches!(answer.status, Some(500 | 502 | 504)) && !tells || answer.cut;
-            // A sound status with a body nobody understands may well be an effect.
-            let odd = !answer.failed && !tells && answer.status.is_none_or(|status| (200..300).contains(&status));
-            if !card.is_known_to_read() && (doubtful || odd) {
-                Ending::EffectUnknown(Problem { code: ProblemCode::EffectUnknown, retryable: false, ..problem })
-            } else {
-                Ending::Failed(problem)
-            }
-        }
+    if shaped.ok {
+        return Ending::Succeeded(json!(shaped));
     }
+    let problem = shaped.error.clone().unwrap_or_else(not_started);
+    if card.is_known_to_read() || !is_doubtful(answer, &problem) {
+        return Ending::Failed(problem);
+    }
+    Ending::EffectUnknown(Problem { code: ProblemCode::EffectUnknown, retryable: false, repairable: false, ..problem })
+}
+
+/// Codes of JSON-RPC for requests that were never carried out.
+const NOT_CARRIED_OUT: [i64; 4] = [-32_700, -32_600, -32_601, -32_602];
+
+fn is_doubtful(answer: &ToolAnswer, problem: &Problem) -> bool {
+    let told = match &answer.body {
+        Body::Json(body) => Problem::reported(body),
+        Body::Text(_) | Body::Empty => None,
+    };
+    let open = |status: &str| matches!(status, "timeout" | "unavailable" | "in_flight" | "unknown" | "effect_unknown");
+    let by_host = answer
+        .status
+        .is_some_and(|status| (300..400).contains(&status) || status == 408 || (status >= 500 && status != 501));
+    let rpc = match &answer.body {
+        Body::Json(body) if answer.failed => body.get("code").and_then(Value::as_i64),
+        Body::Json(_) | Body::Text(_) | Body::Empty => None,
+    };
+    let sound = answer.status.is_none_or(|status| (200..300).contains(&status));
+    answer.cut
+        || rpc.is_some_and(|code| !NOT_CARRIED_OUT.contains(&code))
+        || if by_host {
+            // Only the tool's own code, and one that settles it, speaks louder than its host.
+            told.is_none_or(|told| open(&told.status) || told.status == "failed")
+        } else {
+            // A sound status with a body nobody understands may well be an effect.
+            open(&problem.status) || (sound && !answer.failed && told.is_none())
+        }
+}
+
+/// A next step leads to a tool the caller may see, or is left out.
+fn keep_visible(shaped: &mut Shaped, registry: &Registry, caller: &Caller) {
+    let Some(problem) = &mut shaped.error else { return };
+    problem.next = problem.next.take().and_then(|mut next| {
+        let named = |card: &&Arc<ToolCard>| card.id == next.tool || card.name == next.tool.as_str();
+        let open = |card: &&Arc<ToolCard>| {
+            caller.belongs_to(&card.tenants) && card.scopes.iter().all(|scope| caller.holds(scope))
+        };
+        let id = registry.cards.values().filter(named).find(open)?.id.clone();
+        next.tool = id;
+        Some(next)
+    });
 }
 
 fn problem_of(ending: &Ending) -> Option<&Problem> {

@@ -24,6 +24,7 @@ pub(super) use turn::Turns;
 use prepare::Prepared;
 
 use super::Router;
+use crate::catalog::Tool;
 use crate::decision::HandoffReason;
 use crate::gate::{Ending, GateError, Record, Runner, Shown, Verdict};
 use crate::result::Sizes;
@@ -123,7 +124,7 @@ impl Router {
         Ok(match answer {
             Next::Run { prepared, cleared } => {
                 let (call, key) = (cleared.record.id, cleared.key);
-                let timeout = self.executors.timeout(&prepared.tool.card);
+                let timeout = prepared.timeout;
                 let arguments = Value::Object(prepared.args.as_map().clone());
                 self.open_calls.keep(caller, call, prepared);
                 Answer::Go(Leave { call, key, timeout, arguments })
@@ -182,10 +183,25 @@ impl Router {
     /// # Errors
     /// As [`Router::authorize`].
     pub async fn lookup(&self, which: Which<'_>, caller: &Caller) -> Result<Option<Record>, InvokeError> {
-        Ok(match which {
+        let record = match which {
             Which::Call(call) => self.gate.lookup(caller, call).await?,
             Which::Key { conversation, key } => self.gate.lookup_key(caller, conversation, key).await?,
-        })
+        };
+        Ok(record.map(|record| self.as_seen_by(caller, record)))
+    }
+
+    /// What came back is for those who took part, and for those who may call the tool; others see the state alone.
+    fn as_seen_by(&self, caller: &Caller, record: Record) -> Record {
+        let took_part = [Some(&record.caller), Some(&record.runner), record.confirmed_by.as_ref()];
+        let took_part = took_part.into_iter().flatten().any(|name| *name == caller.name);
+        let serving = self.catalogs.load();
+        let may = |tool: &Tool| {
+            caller.belongs_to(&tool.card.tenants) && tool.card.scopes.iter().all(|scope| caller.holds(scope))
+        };
+        if took_part || serving.catalog.tool(&record.tool).is_some_and(may) {
+            return record;
+        }
+        Record { ending: None, ..record }
     }
 
     /// Waits until every call that is being run has ended; further ones are still accepted.

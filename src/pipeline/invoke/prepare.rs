@@ -27,6 +27,8 @@ pub(in crate::pipeline) struct Prepared {
     pub registry: Arc<Registry>,
     pub args: ValidArgs,
     pub turn: Option<TurnKey>,
+    /// How long one attempt may take: read once, so that the record and the run agree.
+    pub timeout: Duration,
     pub locale: Locale,
 }
 
@@ -46,6 +48,7 @@ impl Prepared {
             key: wish.key.clone(),
             token: wish.token.clone(),
             runner,
+            timeout: self.timeout,
         }
     }
 }
@@ -61,9 +64,12 @@ impl Router {
             let message = format!("`{name}` is a cursor of this server: it goes to NextPage, not to the tool");
             return Err(Box::new(Problem::repairable("bad_params", ProblemCode::InvalidArgs, message)));
         }
-        let turn = (!wish.turn.is_empty()).then(|| TurnKey::new(&caller.tenant, &wish.conversation, &wish.turn));
+        // Without its conversation a turn would be everybody's; the gate refuses it.
+        let turn = (!wish.turn.is_empty() && !wish.conversation.is_empty())
+            .then(|| TurnKey::new(&caller.tenant, &wish.conversation, &wish.turn));
         let registry = Arc::clone(&catalog.registry);
-        Ok(Prepared { tool: tool.clone(), registry, args: checked.args, turn, locale: wish.locale })
+        let timeout = self.executors.timeout(&tool.card);
+        Ok(Prepared { tool: tool.clone(), registry, args: checked.args, turn, timeout, locale: wish.locale })
     }
 }
 

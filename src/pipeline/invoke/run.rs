@@ -11,7 +11,7 @@ use super::stand_in;
 use super::turn::Step;
 use super::{Answer, InvokeError};
 use crate::execute::{End, Job, Ran};
-use crate::gate::{Cleared, Record};
+use crate::gate::{Cleared, Record, Runner};
 use crate::types::{Caller, Deadline, Problem, ProblemCode, ToolId};
 
 /// Tells the task of a call that nobody waits for it any more.
@@ -43,8 +43,7 @@ impl Router {
             return Ok(self.ended(&prepared, record, End::NotStarted(problem), None, caller).await?.0);
         };
         let failed = matches!(&ran.end, End::NotStarted(_) | End::Lost(_)) || unavailable(&ran.end);
-        let instead =
-            if failed { stand_in::find(&prepared, caller, |card| self.executors.runs(card).is_ok()) } else { None };
+        let instead = if failed { stand_in::find(&prepared, caller, &self.executors) } else { None };
         let (answer, step) = self.ended(&prepared, record, ran.end, None, caller).await?;
         let Some(other) = instead else {
             self.turns.ended(&prepared.turn, prepared.tool.id(), step);
@@ -84,7 +83,7 @@ impl Router {
         let card = Arc::clone(&prepared.tool.card);
         let reads = card.is_known_to_read();
         // Repetitions of a read may take what is left; those of a write have to end before the call counts as lost.
-        let within = self.executors.timeout(&card) + self.settings.gate.grace / 2;
+        let within = prepared.timeout + self.settings.gate.grace / 2;
         let deadline = if reads { deadline } else { Deadline::after(within) };
         let job = Job { card, arguments: prepared.args.as_map().clone(), key, deadline };
         let run = self.executors.run(job);
@@ -106,7 +105,8 @@ impl Router {
         caller: &Caller,
     ) -> Result<(Answer, Step), InvokeError> {
         let Prepared { tool, registry, args, locale, .. } = prepared;
-        let ended = Ended { tool, registry, args: Some(args), locale: *locale, record, instead_of };
+        let by = Runner::Gate;
+        let ended = Ended { tool, registry, args: Some(args), locale: *locale, record, instead_of, by };
         match end {
             End::Answered(answer) => self.answered(ended, &answer, caller).await,
             End::NotStarted(problem) => self.unanswered(ended, problem, false, caller).await,

@@ -5,12 +5,13 @@ use serde_json::{Map, Value};
 use super::prepare::Prepared;
 use crate::args::{self, Property};
 use crate::catalog::Tool;
+use crate::execute::Executors;
 use crate::gate::{Ask, Runner};
-use crate::tool::{Execution, ToolCard};
+use crate::tool::Execution;
 use crate::types::Caller;
 
 /// The fallback of the card, if both only read, the caller may call it, it can be run here and its arguments are known.
-pub(super) fn find(prepared: &Prepared, caller: &Caller, runs: impl Fn(&ToolCard) -> bool) -> Option<Prepared> {
+pub(super) fn find(prepared: &Prepared, caller: &Caller, executors: &Executors) -> Option<Prepared> {
     let card = &prepared.tool.card;
     let name = card.fallback.as_deref().filter(|_| card.is_known_to_read())?;
     let mut named = prepared.registry.cards.values().filter(|other| other.name == name || other.id.as_str() == name);
@@ -18,13 +19,13 @@ pub(super) fn find(prepared: &Prepared, caller: &Caller, runs: impl Fn(&ToolCard
     let other = own.or_else(|| named.next())?;
     let open = other.scopes.iter().all(|scope| caller.holds(scope)) && caller.belongs_to(&other.tenants);
     let sound = other.is_known_to_read() && other.id != card.id && other.execution != Execution::ProposeOnly;
-    if !open || !sound || !runs(other) {
+    if !open || !sound || executors.runs(other).is_err() {
         return None;
     }
     let tool = Tool::new(other.clone()).ok()?;
     let wanted = arguments(&prepared.tool, prepared.args.as_map(), &tool)?;
     let args = args::validate(&tool.schema, &Value::Object(wanted)).ok()?.args;
-    Some(Prepared { tool, args, ..prepared.clone() })
+    Some(Prepared { timeout: executors.timeout(other), tool, args, ..prepared.clone() })
 }
 
 /// Arguments of the same name carry over where they fit; the one free text that is needed takes the one free text that is
@@ -69,5 +70,6 @@ pub(super) fn ask(other: &Prepared, caller: &Caller) -> Ask {
         key: None,
         token: None,
         runner: Runner::Gate,
+        timeout: other.timeout,
     }
 }

@@ -30,7 +30,6 @@ impl Desk {
             token_ttl: Duration::from_secs(600),
             idempotency_ttl: Duration::from_secs(86_400),
             grace: Duration::from_secs(5),
-            default_timeout: Duration::from_secs(10),
             key_rotation: Duration::from_secs(86_400),
             max_calls: 10_000,
             max_steps: 8,
@@ -53,6 +52,7 @@ impl Desk {
             key: None,
             token: None,
             runner: Runner::Caller,
+            timeout: Duration::from_secs(3),
         }
     }
 
