@@ -77,6 +77,20 @@ async fn sb_100_a_timeout_is_a_failure_with_the_hint_not_to_guess() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn sb_129_what_may_not_be_repeated_is_not_tried_again() {
+    let desk = Desk::open().await;
+    for (tool, arguments) in [
+        ("create_ticket", json!({"category": "complaint"})),
+        ("send_message", json!({"order_id": SENT, "content": "放门口"})),
+    ] {
+        assert!(!desk.card(tool).idempotent);
+        desk.shop.fault(tool, Fault::status(503), Some(1));
+        let ran = desk.run(tool, arguments).await;
+        assert_eq!((ran.attempts, desk.shop.count(tool).requests), (1, 1), "{tool}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn sb_130_each_tool_has_its_own_timeout() {
     let desk = Desk::open().await;
     let token = json!({"order_id": SENT, "confirm_token": "ct_0000000000000000"});
