@@ -14,7 +14,7 @@ PROGRAM := --bin pointsman --example demo
 EVAL_DATA ?= ../shared/data
 EVAL = target/release/pointsman report --plan docs/eval/plan.toml --published docs/eval/published.toml $(EVAL_FLAGS)
 
-.PHONY: help setup build demo eval test test-llm check lint doc bench bench-build recall deny soak clean-runtime
+.PHONY: help setup build demo eval test test-llm check lint doc bench bench-build recall deny soak fuzz clean-runtime
 
 help: ## List the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{ printf "  %-14s %s\n", $$1, $$2 }'
@@ -47,6 +47,18 @@ test: setup ## Run all tests (cargo-nextest where it is installed)
 
 soak: setup ## Drive the gate with random interleavings for longer
 	POINTSMAN_SOAK=1 $(CARGO) test --release --locked --test it -- --nocapture interleavings
+
+# Needs a nightly toolchain and `cargo install cargo-fuzz`. New inputs stay in fuzz/corpus; the test over the corpus is
+# part of `make test`.
+FUZZ_SECONDS ?= 60
+FUZZ_TARGETS = import_native import_flat import_openai import_anthropic import_mcp import_openapi schema
+
+fuzz: setup ## Fuzz every importer and the schema normaliser, FUZZ_SECONDS each
+	@$(CARGO) fuzz --version >/dev/null 2>&1 || { echo "cargo-fuzz is missing: cargo install cargo-fuzz --locked"; exit 1; }
+	@for target in $(FUZZ_TARGETS); do \
+	    set -x; $(CARGO) +nightly fuzz run $$target fuzz/corpus/$${target#import_} -- -max_total_time=$(FUZZ_SECONDS) -timeout=10; \
+	    { set +x; } 2>/dev/null; \
+	done
 
 # A script beside the checkout starts a small model where its packages can be had: it ends with 3 where they cannot.
 LLM_SCRIPT ?= ../shared/tools/local-llm

@@ -56,7 +56,7 @@ fn settings(url: &str) -> Settings {
 
 /// The right tool and the first others, in id order.
 fn tools() -> Vec<Tool> {
-    let cards = registry::load(&[SHOP.into()]).expect("the sample registry loads").cards;
+    let cards = registry::load(&[SHOP.into()], &[]).expect("the sample registry loads").cards;
     let (right, others): (Vec<_>, Vec<_>) = cards.into_iter().partition(|(id, _)| id.as_str() == RIGHT);
     let mut cards: Vec<_> = right.into_iter().chain(others.into_iter().take(TOOLS - 1)).collect();
     cards.sort_by(|(a, _), (b, _)| a.cmp(b));

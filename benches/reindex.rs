@@ -1,10 +1,10 @@
-//! Changing the catalog while it serves: one of 10,000 cards changed, 100 cards added.
+//! Changing the catalog while it serves: one of 10,000 cards changed, 100 cards added, each with a text to embed.
 
 mod support;
 
 use criterion::{Criterion, criterion_group, criterion_main};
 use serde_json::{Value, json};
-use support::{cards, router, runtime, settings};
+use support::{runtime, varied};
 
 fn card(name: &str, what: &str) -> Value {
     json!({
@@ -17,8 +17,9 @@ fn reindex(criterion: &mut Criterion) {
     let runtime = runtime();
     let mut group = criterion.benchmark_group("reindex");
     group.sample_size(10);
-    // Vectors live in memory here: a text from an earlier round must not come from the store.
-    let router = runtime.block_on(router(cards(10_000), settings(&[("index.mode", "exact")])));
+    varied::prepare(10_000);
+    // A text from an earlier run must not come from the store.
+    let router = runtime.block_on(varied::start(10_000, &[("index.mode", "exact")]));
     let stamp = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).map_or(0, |d| d.as_nanos());
     let mut round = 0u64;
     group.bench_function("1 of 10000 changed", |bench| {

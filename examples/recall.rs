@@ -105,7 +105,7 @@ async fn collect(sets: &Path, encoders: &Arc<Encoders>) -> Result<BTreeMap<Strin
         let files = ["tools.jsonl", "registry.yaml"].map(|name| folder.join(name));
         let Some(cards) = files.into_iter().find(|file| file.is_file()) else { continue };
         eprintln!("{}", cards.display());
-        let (catalog, _) = builder.build(registry::load(&[cards])?, 1, &|_, _| {}).await?;
+        let (catalog, _) = builder.build(registry::load(&[cards], &[])?, 1, &|_, _| {}).await?;
         for (encoder, dense) in &catalog.dense {
             let rows = (0..dense.index.len()).map(|row| dense.index.row(row).clone());
             collected.entry(encoder.clone()).or_default().rows.extend(rows);

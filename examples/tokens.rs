@@ -89,7 +89,7 @@ async fn run() -> Result<()> {
 }
 
 fn cards(path: &Path) -> Result<Vec<ToolCard>> {
-    let registry = registry::load(&[path.to_owned()])?;
+    let registry = registry::load(&[path.to_owned()], &[])?;
     anyhow::ensure!(!registry.cards.is_empty(), "{} holds no usable card", path.display());
     Ok(registry.cards.values().map(|card| ToolCard::clone(card)).collect())
 }

@@ -1,6 +1,8 @@
 //! What the benches share: settings, cards, a scripted endpoint without delay.
 #![allow(dead_code, reason = "each bench uses a part")]
 
+pub mod varied;
+
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

@@ -191,7 +191,9 @@ fn to_list(value: &Value, schema: &Value) -> Option<Value> {
         return Some(list);
     }
     let items = schema.get("items")?;
-    if value.is_array() || value.is_object() || value.is_null() {
+    // Half a list is no text of its own: it is asked for again.
+    let is_broken = value.as_str().is_some_and(|text| text.trim_start().starts_with(['[', '{']));
+    if value.is_array() || value.is_object() || value.is_null() || is_broken {
         return None;
     }
     let item = convert(value, items).unwrap_or_else(|| value.clone());

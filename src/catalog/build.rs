@@ -1,23 +1,21 @@
 //! Building one catalog: every card's texts embedded (stored vectors reused), every index made, nothing published.
 
-use std::collections::BTreeMap;
-use std::ops::Range;
-use std::sync::Arc;
+use std::collections::{BTreeMap, HashMap};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use sha2::{Digest, Sha256};
 
-use super::centre::Centre;
+use super::kept::{Kept, Prepared};
 use super::names::NameIndex;
-use super::texts::{border_texts, dense_texts, is_chinese, lexical_terms, name_terms, purpose_terms};
+use super::rows::{DenseRows, dense_rows};
 use super::tool::Tool;
 use super::typed::Vocabulary;
-use crate::embed::{EmbedError, Encoders};
+use crate::args::SchemaError;
+use crate::embed::{EmbedError, Embedded, Encoder, Encoders};
 use crate::index::{CoverIndex, DenseIndex, IndexError, LexicalIndex, RecallWatch, Settings};
 use crate::registry::{CardProblem, Quarantined, Registry};
-use crate::text::simplify_text;
-use crate::tool::ToolCard;
 use crate::types::encoding::hex;
-use crate::types::{CatalogVersion, IndexKind, Spread, ToolId, Vector, vector};
+use crate::types::{CatalogVersion, IndexKind, ToolId, Vector};
 
 #[derive(Debug, thiserror::Error)]
 pub enum BuildError {
@@ -27,24 +25,6 @@ pub enum BuildError {
     Index(#[from] IndexError),
     #[error("building the catalog was interrupted")]
     Interrupted(#[from] tokio::task::JoinError),
-}
-
-/// The dense rows of one encoder. Each tool owns a range of text rows and one centroid row.
-#[derive(Clone)]
-pub struct DenseRows {
-    pub index: DenseIndex,
-    /// Rows of single texts, by tool position.
-    pub texts: Vec<Range<usize>>,
-    /// Row of the centroid, by tool position; the text row itself where there is only one.
-    pub centroid: Vec<usize>,
-    /// Rows of what other cards say the tool is for ("for X use it"), by tool position; often empty.
-    pub borders: Vec<Range<usize>>,
-    /// Tool position, by row.
-    pub owner: Vec<usize>,
-    /// Turns dot products into similarities.
-    pub centre: Arc<Centre>,
-    /// Similarity between cards that have nothing to do with each other: what "not similar" means in this space.
-    pub unrelated: Spread,
 }
 
 /// What building took.
@@ -117,6 +97,25 @@ impl Catalog {
         Ok(Some(next))
     }
 
+    /// The same cards with those graphs of `built` that hold most of the rows here.
+    pub(super) fn adopting(&self, built: &Self, settings: &Settings) -> Self {
+        let mut next = self.clone();
+        for (name, rows) in &mut next.dense {
+            if let Some(other) = built.dense.get(name) {
+                rows.index = rows.index.adopting(&other.index, settings);
+            }
+        }
+        next
+    }
+
+    /// Whether most rows are those of `other`, so that a graph of them serves this catalog as well.
+    pub(super) fn shares_most_rows(&self, other: &Self) -> bool {
+        let shared = |(name, rows): (&String, &DenseRows)| {
+            other.dense.get(name).is_some_and(|other| rows.index.shares_most_rows(&other.index))
+        };
+        self.dense.iter().all(shared)
+    }
+
     /// Order-independent digest of a set of tools with their card hashes: equal sets of equal cards give equal digests.
     pub fn fingerprint(&self, positions: impl Iterator<Item = usize>) -> [u128; 2] {
         positions.fold([0, 0], |[a, b], position| {
@@ -132,12 +131,14 @@ pub struct CatalogBuilder {
     index: Settings,
     /// One for all catalogs: which searches are repeated must not start over with each.
     watch: Option<Arc<RecallWatch>>,
+    /// What need not be made again. A build takes it out and puts it back; one that finds nothing starts from scratch.
+    kept: Mutex<Kept>,
 }
 
 impl CatalogBuilder {
     pub fn new(encoders: Arc<Encoders>, index: Settings) -> Self {
         let watch = RecallWatch::new(index.recall_sample).map(Arc::new);
-        Self { encoders, index, watch }
+        Self { encoders, index, watch, kept: Mutex::default() }
     }
 
     pub(super) fn index(&self) -> &Settings {
@@ -169,25 +170,25 @@ impl CatalogBuilder {
         generation: u64,
         progress: &(dyn Fn(usize, usize) + Sync),
     ) -> Result<(Catalog, BuildReport), BuildError> {
+        let mut kept = std::mem::take(&mut *self.kept());
+        // While a catalog is served, requests need the other threads.
+        let threads = if earlier.is_some() { 1 } else { std::thread::available_parallelism().map_or(1, usize::from) };
         // Compiling the schemas of thousands of cards takes seconds.
         let prepare = move || {
-            let tools = usable_tools(&mut registry);
-            let texts = texts(&tools);
-            let flat: Vec<String> = texts.iter().flat_map(|of| of.own.iter().chain(&of.borders)).cloned().collect();
-            (registry, tools, texts, flat)
+            let (cards, broken) = kept.prepare(&registry, threads);
+            quarantine(&mut registry, broken);
+            let texts = texts(&cards);
+            (kept, registry, cards, texts)
         };
-        let (mut registry, tools, texts, flat) = tokio::task::spawn_blocking(prepare).await?;
-        let encoders = self.encoders.all();
-        let total = flat.len() * encoders.len();
-        let mut report = BuildReport::default();
-        let mut embedded: Vec<(String, Vec<Vector>)> = Vec::new();
-        for (nth, encoder) in encoders.iter().enumerate() {
-            let before = nth * flat.len();
-            let documents = encoder.embed_documents(&flat, &|done, _| progress(before + done, total)).await?;
-            report.embedded_texts += documents.embedded_now;
-            report.truncated_texts += documents.truncated;
-            embedded.push((encoder.name().to_owned(), documents.vectors));
-        }
+        let (mut kept, mut registry, cards, texts) = tokio::task::spawn_blocking(prepare).await?;
+        let flat: Vec<Arc<str>> = texts.iter().flat_map(|of| of.own.iter().chain(&of.borders)).cloned().collect();
+        let (embedded, report) = match self.embed(&flat, &mut kept.vectors, progress).await {
+            Ok(embedded) => embedded,
+            Err(error) => {
+                *self.kept() = kept;
+                return Err(error.into());
+            }
+        };
         if report.truncated_texts > 0 {
             registry.notices.push(format!(
                 "{} texts are longer than an encoder reads; put name and purpose first, the end does not count",
@@ -196,158 +197,139 @@ impl CatalogBuilder {
         }
         let counts: Vec<(usize, usize)> = texts.iter().map(|of| (of.own.len(), of.borders.len())).collect();
         let (settings, watch) = (self.index.clone(), self.watch.clone());
-        let dense = move |name: &str, rows: Vec<Vector>| {
-            let earlier = earlier.as_ref().and_then(|catalog| catalog.dense.get(name)).map(|rows| &rows.index);
-            Ok(DenseIndex::prepare(rows, &settings, earlier)?.watched(watch.clone()))
-        };
         // Large graphs take minutes of CPU: never on the threads that serve requests.
-        let catalog =
-            tokio::task::spawn_blocking(move || assemble(registry, tools, &counts, embedded, &dense, generation))
-                .await??;
-        Ok((catalog, report))
+        let assemble = move || {
+            let dense = |name: &str, vectors: Vec<Vector>| {
+                let earlier = earlier.as_ref().and_then(|catalog| catalog.dense.get(name));
+                let index = |rows| DenseIndex::prepare(rows, &settings, earlier.map(|earlier| &earlier.index));
+                dense_rows(vectors, &counts, earlier, |rows| Ok(index(rows)?.watched(watch.clone())))
+            };
+            let catalog = assemble(registry, &cards, &kept, embedded, &dense, generation);
+            kept.used_terms = catalog.as_ref().map_or(0, |catalog| catalog.lexical.terms());
+            (catalog, kept)
+        };
+        let (catalog, kept) = tokio::task::spawn_blocking(assemble).await?;
+        *self.kept() = kept;
+        Ok((catalog?, report))
+    }
+
+    fn kept(&self) -> std::sync::MutexGuard<'_, Kept> {
+        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The vectors of `flat` by each encoder, those of `kept` used again; `kept` then holds these alone.
+    async fn embed(
+        &self,
+        flat: &[Arc<str>],
+        kept: &mut HashMap<String, HashMap<Arc<str>, Embedded>>,
+        progress: &(dyn Fn(usize, usize) + Sync),
+    ) -> Result<(Vec<(String, Vec<Vector>)>, BuildReport), EmbedError> {
+        let encoders = self.encoders.all();
+        let total = flat.len() * encoders.len();
+        let mut report = BuildReport::default();
+        let mut embedded = Vec::new();
+        for (nth, encoder) in encoders.iter().enumerate() {
+            let known = kept.entry(encoder.name().to_owned()).or_default();
+            let heard = |done| progress(nth * flat.len() + done, total);
+            report.embedded_texts += add_missing(encoder, flat, known, &heard).await?;
+            let mut used = HashMap::with_capacity(known.len());
+            let mut vectors = Vec::with_capacity(flat.len());
+            for text in flat {
+                let of_text = known.get(text).ok_or(EmbedError::Stopped)?;
+                report.truncated_texts += usize::from(of_text.truncated);
+                vectors.push(of_text.vector.clone());
+                used.entry(Arc::clone(text)).or_insert_with(|| of_text.clone());
+            }
+            *known = used;
+            embedded.push((encoder.name().to_owned(), vectors));
+        }
+        Ok((embedded, report))
     }
 }
 
-/// Tools in id order. A card whose schema cannot be compiled is quarantined here if the registry let it pass.
-fn usable_tools(registry: &mut Registry) -> Vec<Tool> {
-    let mut tools = Vec::with_capacity(registry.cards.len());
-    let mut broken = Vec::new();
-    for card in registry.cards.values() {
-        match Tool::new(Arc::clone(card)) {
-            Ok(tool) => tools.push(tool),
-            Err(error) => broken.push((card.id.clone(), card.source.clone(), error)),
-        }
-    }
-    for (id, source, error) in broken {
-        registry.cards.remove(&id);
+/// Adds the vectors of those texts that `known` lacks; how many were made now. `heard` learns how many texts are done.
+async fn add_missing(
+    encoder: &Encoder,
+    flat: &[Arc<str>],
+    known: &mut HashMap<Arc<str>, Embedded>,
+    heard: &(dyn Fn(usize) + Sync),
+) -> Result<usize, EmbedError> {
+    let missing: Vec<&Arc<str>> = flat.iter().filter(|text| !known.contains_key(*text)).collect();
+    let before = flat.len() - missing.len();
+    let texts: Vec<String> = missing.iter().map(|text| text.as_ref().to_owned()).collect();
+    let documents = encoder.embed_documents(&texts, &|done, _| heard(before + done)).await?;
+    let made = documents.vectors.into_iter().zip(documents.is_truncated);
+    let made = made.map(|(vector, truncated)| Embedded { vector, truncated });
+    known.extend(missing.into_iter().cloned().zip(made));
+    Ok(documents.embedded_now)
+}
+
+/// A card whose schema cannot be compiled is quarantined here if the registry let it pass.
+fn quarantine(registry: &mut Registry, broken: Vec<(ToolId, SchemaError)>) {
+    for (id, error) in broken {
+        let Some(card) = registry.cards.remove(&id) else { continue };
         let problem =
             CardProblem { pointer: format!("/parameters{}", error.pointer), line: None, message: error.message };
+        let source = card.source.clone();
         registry.quarantined.push(Quarantined { card: id.to_string(), source, problems: vec![problem] });
     }
-    tools
 }
 
 /// The texts to embed for one tool.
 struct Texts {
-    own: Vec<String>,
+    own: Vec<Arc<str>>,
     /// What other cards say it is for.
-    borders: Vec<String>,
+    borders: Vec<Arc<str>>,
 }
 
-fn texts(tools: &[Tool]) -> Vec<Texts> {
-    let mut borders: BTreeMap<&str, Vec<String>> = BTreeMap::new();
-    for tool in tools {
-        for (target, case) in border_texts(&tool.card) {
-            let cases = borders.entry(target).or_default();
-            let case = simplify_text(case);
-            if !cases.contains(&case) {
-                cases.push(case);
-            }
+fn texts(cards: &[Arc<Prepared>]) -> Vec<Texts> {
+    let mut borders: BTreeMap<&str, Vec<Arc<str>>> = BTreeMap::new();
+    for (target, case) in cards.iter().flat_map(|card| &card.borders) {
+        let cases = borders.entry(target).or_default();
+        if !cases.contains(case) {
+            cases.push(Arc::clone(case));
         }
     }
-    let of = |tool: &Tool| Texts {
-        own: dense_texts(&tool.card),
-        borders: borders.remove(tool.id().as_str()).unwrap_or_default(),
+    let of = |card: &Arc<Prepared>| Texts {
+        own: card.texts.clone(),
+        borders: borders.remove(card.tool.id().as_str()).unwrap_or_default(),
     };
-    tools.iter().map(of).collect()
+    cards.iter().map(of).collect()
 }
 
-/// Makes the index of one encoder's rows.
-type MakeIndex<'a> = dyn Fn(&str, Vec<Vector>) -> Result<DenseIndex, IndexError> + 'a;
+/// Makes the rows of one encoder from the vectors of all texts.
+type MakeRows<'a> = dyn Fn(&str, Vec<Vector>) -> Result<DenseRows, IndexError> + 'a;
 
-/// `counts` holds how many texts of its own and how many border texts each tool has.
 fn assemble(
     registry: Registry,
-    tools: Vec<Tool>,
-    counts: &[(usize, usize)],
+    cards: &[Arc<Prepared>],
+    kept: &Kept,
     embedded: Vec<(String, Vec<Vector>)>,
-    index: &MakeIndex<'_>,
+    rows: &MakeRows<'_>,
     generation: u64,
 ) -> Result<Catalog, BuildError> {
     let mut dense = BTreeMap::new();
     for (name, vectors) in embedded {
-        let rows = dense_rows(vectors, counts, |rows| index(&name, rows))?;
+        let rows = rows(&name, vectors)?;
         dense.insert(name, rows);
     }
-    let documents =
-        |terms: fn(&ToolCard) -> Vec<String>| tools.iter().map(|tool| terms(&tool.card)).collect::<Vec<_>>();
+    let all = || cards.iter().map(|card| &**card);
     let mut digest = Sha256::new();
-    let mut prints = Vec::with_capacity(tools.len());
-    for tool in &tools {
-        let line = format!("{}\u{0}{}\n", tool.id(), tool.hash.0);
-        digest.update(line.as_bytes());
-        prints.push(halves(&Sha256::digest(line.as_bytes())));
-    }
+    all().for_each(|card| digest.update(card.line()));
     let digest: String = hex(&digest.finalize()[..6]);
     Ok(Catalog {
         version: CatalogVersion { generation, digest },
-        names: Arc::new(NameIndex::build(tools.iter().map(Tool::id))),
-        typed: Arc::new(Vocabulary::build(tools.iter().map(|tool| tool.card.as_ref()))),
-        lexical: Arc::new(LexicalIndex::build(&documents(lexical_terms))),
-        name_words: Arc::new(CoverIndex::build(&documents(name_terms))),
-        purpose_words: Arc::new(CoverIndex::build(&documents(purpose_terms))),
-        chinese: 2 * tools.iter().filter(|tool| is_chinese(&tool.card)).count() > tools.len(),
+        names: Arc::new(NameIndex::of(all().map(|card| card.names.as_slice()))),
+        typed: Arc::new(Vocabulary::of(all().map(|card| &card.said), &kept.tables)),
+        lexical: Arc::new(LexicalIndex::of(all().map(|card| &card.lexical), &kept.terms)),
+        name_words: Arc::new(CoverIndex::of(all().map(|card| &card.name_words), &kept.terms)),
+        purpose_words: Arc::new(CoverIndex::of(all().map(|card| &card.purpose_words), &kept.terms)),
+        chinese: 2 * all().filter(|card| card.is_chinese).count() > cards.len(),
         registry: Arc::new(registry),
-        tools,
+        tools: all().map(|card| card.tool.clone()).collect(),
         dense,
-        prints,
+        prints: all().map(|card| halves(&card.print)).collect(),
     })
-}
-
-fn dense_rows(
-    vectors: Vec<Vector>,
-    counts: &[(usize, usize)],
-    index: impl FnOnce(Vec<Vector>) -> Result<DenseIndex, IndexError>,
-) -> Result<DenseRows, IndexError> {
-    let mut rows = Vec::with_capacity(vectors.len() + counts.len());
-    let mut owner = Vec::with_capacity(rows.capacity());
-    let mut texts = Vec::with_capacity(counts.len());
-    let mut borders = Vec::with_capacity(counts.len());
-    let mut centroid = Vec::with_capacity(counts.len());
-    let mut vectors = vectors.into_iter();
-    for (tool, (own, bordering)) in counts.iter().enumerate() {
-        let first = rows.len();
-        rows.extend(vectors.by_ref().take(*own));
-        let span = first..rows.len();
-        // Texts that cancel out have no centroid; the first text, name and purpose, then stands for the tool.
-        let mean = (span.len() > 1).then(|| Vector::centroid(&rows[span.clone()])).flatten();
-        match mean {
-            Some(mean) => {
-                centroid.push(rows.len());
-                rows.push(mean);
-            }
-            None => centroid.push(first),
-        }
-        let first = rows.len();
-        rows.extend(vectors.by_ref().take(*bordering));
-        borders.push(first..rows.len());
-        owner.resize(rows.len(), tool);
-        texts.push(span);
-    }
-    let centre = Arc::new(Centre::of(&rows, &centroid));
-    let unrelated = unrelated(&rows, &texts, &centre);
-    Ok(DenseRows { index: index(rows)?, texts, centroid, borders, owner, centre, unrelated })
-}
-
-/// Tools whose cards are compared with each other: enough for a mean and a deviation.
-const COMPARED: usize = 48;
-
-/// How close the first text of one tool, taken as an utterance, comes to the texts of another. Most pairs of tools are
-/// unrelated.
-fn unrelated(rows: &[Vector], texts: &[Range<usize>], centre: &Centre) -> Spread {
-    let step = texts.len().div_ceil(COMPARED).max(1);
-    let drawn: Vec<&Range<usize>> = texts.iter().step_by(step).filter(|span| !span.is_empty()).collect();
-    let mut similarities = Vec::with_capacity(drawn.len() * drawn.len());
-    for (at, one) in drawn.iter().enumerate() {
-        let first = &rows[one.start];
-        let along = centre.query_along(first);
-        let similarity =
-            |row: usize| centre.similarity(row, vector::dot(first.as_slice(), rows[row].as_slice()), along);
-        for (_, other) in drawn.iter().enumerate().filter(|(other, _)| *other != at) {
-            similarities.push((*other).clone().map(similarity).fold(f32::MIN, f32::max));
-        }
-    }
-    Spread::of(&similarities)
 }
 
 fn halves(digest: &[u8]) -> [u128; 2] {

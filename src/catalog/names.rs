@@ -1,6 +1,7 @@
 //! Tools that an utterance names.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeSet, HashMap};
+use std::sync::Arc;
 
 use crate::text::tokenise;
 use crate::types::ToolId;
@@ -9,19 +10,29 @@ use crate::types::ToolId;
 /// the utterance writes it: `ask_codex` finds `mcp__plugin_x__ask_codex`, `searchOrders` finds `search_orders`.
 #[derive(Debug, Default)]
 pub struct NameIndex {
-    by_name: BTreeMap<String, BTreeSet<usize>>,
+    by_name: HashMap<Arc<str>, Vec<u32>>,
 }
 
 impl NameIndex {
-    pub fn build<'a>(ids: impl Iterator<Item = &'a ToolId>) -> Self {
+    /// The canonical names of one tool.
+    pub(super) fn forms(id: &ToolId) -> Vec<Arc<str>> {
+        let mut forms: Vec<Arc<str>> = Vec::new();
+        for form in suffixes(id.as_str()) {
+            let canonical = canonical(form);
+            // A part such as the `2` of `search__2` is a count: every number would name the tool.
+            if canonical.chars().any(char::is_alphabetic) && !forms.iter().any(|known| **known == *canonical) {
+                forms.push(canonical.into());
+            }
+        }
+        forms
+    }
+
+    /// `forms` of each tool, in the order of their positions.
+    pub(super) fn of<'a>(forms: impl Iterator<Item = &'a [Arc<str>]>) -> Self {
         let mut index = Self::default();
-        for (position, id) in ids.enumerate() {
-            for form in suffixes(id.as_str()) {
-                let canonical = canonical(form);
-                // A part such as the `2` of `search__2` is a count: every number would name the tool.
-                if canonical.chars().any(char::is_alphabetic) {
-                    index.by_name.entry(canonical).or_default().insert(position);
-                }
+        for (position, forms) in (0..).zip(forms) {
+            for form in forms {
+                index.by_name.entry(Arc::clone(form)).or_default().push(position);
             }
         }
         index
@@ -32,8 +43,8 @@ impl NameIndex {
     pub fn named_in(&self, text: &str) -> BTreeSet<usize> {
         let mut found = BTreeSet::new();
         let mut add = |name: &str| {
-            if let Some(positions) = self.by_name.get(&canonical(name)) {
-                found.extend(positions);
+            if let Some(positions) = self.by_name.get(canonical(name).as_str()) {
+                found.extend(positions.iter().map(|position| *position as usize));
             }
         };
         add(text);
@@ -84,9 +95,9 @@ mod tests {
 
     #[track_caller]
     fn check(names: &[&str], text: &str, expect: &[&str]) {
-        let ids: Vec<ToolId> = names.iter().map(|n| ToolId::new(*n)).collect();
-        let found: Vec<&str> =
-            NameIndex::build(ids.iter()).named_in(text).into_iter().map(|position| names[position]).collect();
+        let forms: Vec<_> = names.iter().map(|name| NameIndex::forms(&ToolId::new(*name))).collect();
+        let index = NameIndex::of(forms.iter().map(Vec::as_slice));
+        let found: Vec<&str> = index.named_in(text).into_iter().map(|position| names[position]).collect();
         assert_eq!(found, expect, "{text}");
     }
 

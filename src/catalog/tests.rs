@@ -28,11 +28,12 @@ async fn first(mode: Mode, registry: Registry) -> CatalogHandle<()> {
     let store = Arc::new(Store::in_memory().unwrap());
     let encoders = Encoders::of(vec![hashing_encoder("words", &["zh", "en"], 16, store)]);
     let settings = Settings { mode, exact_up_to: 40, recall_sample: 0.0 };
-    CatalogHandle::first(CatalogBuilder::new(Arc::new(encoders), settings), registry, (), &|_, _| {}).await.unwrap().0
+    let (builder, keep) = (CatalogBuilder::new(Arc::new(encoders), settings), async |_| Ok::<_, BuildError>(None));
+    CatalogHandle::first(builder, registry, (), None, keep, &|_, _| {}).await.unwrap().0
 }
 
 async fn publish(handle: &CatalogHandle<()>, registry: Registry) -> Arc<Catalog> {
-    handle.publish(async |_| Ok::<_, BuildError>((registry, ())), async || Ok(())).await.unwrap();
+    handle.publish(async |_| Ok::<_, BuildError>((registry, ())), async |_| Ok(None)).await.unwrap();
     Arc::clone(&handle.load().catalog)
 }
 
@@ -95,6 +96,19 @@ async fn a_graph_for_a_catalog_that_is_gone_is_not_published() {
     let with = with_graph(&handle).await;
     assert_eq!(with.version, last.version);
     check_all_found(&with, 200..300);
+}
+
+#[tokio::test]
+async fn a_change_of_few_cards_does_not_end_a_graph_in_the_making() {
+    let handle = first(Mode::Auto, cards(0..100)).await;
+    // Lets the build begin; what it has begun with is probably not what is served when it ends.
+    tokio::task::yield_now().await;
+    for most in 101..104 {
+        check_all_found(&*publish(&handle, cards(2..most)).await, 2..most);
+    }
+    let with = with_graph(&handle).await;
+    assert_eq!(with.tools.len(), 101);
+    check_all_found(&with, 2..103);
 }
 
 #[tokio::test]

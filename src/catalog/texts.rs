@@ -13,6 +13,21 @@ use crate::tool::{Boundary, ToolCard};
 /// Parameter descriptions stay out: they gain on the lexical side and blur the vector (measured on the development
 /// sets). Traditional characters are embedded as simplified ones, as those of utterances are.
 pub(super) fn dense_texts(card: &ToolCard) -> Vec<String> {
+    own_texts(card).iter().map(|text| simplify_text(text)).collect()
+}
+
+/// The texts that [`dense_texts`] embeds, in its order, as the card's author wrote them; the first without the name where
+/// the card says what it is for.
+pub(super) fn written_texts(card: &ToolCard) -> Vec<String> {
+    let mut texts = own_texts(card);
+    let what = purpose(card);
+    if let Some(first) = texts.first_mut().filter(|_| !what.is_empty()) {
+        *first = what;
+    }
+    texts
+}
+
+fn own_texts(card: &ToolCard) -> Vec<String> {
     let name = name_words(&card.name);
     let what = purpose(card);
     let head = if what.is_empty() { name } else { format!("{name}: {what}") };
@@ -23,7 +38,7 @@ pub(super) fn dense_texts(card: &ToolCard) -> Vec<String> {
             texts.push(text.to_owned());
         }
     }
-    texts.iter().map(|text| simplify_text(text)).collect()
+    texts
 }
 
 /// Whether a card says what it is for in Chinese: most of the letters outside its name are Han.
@@ -33,6 +48,18 @@ pub(super) fn is_chinese(card: &ToolCard) -> bool {
     let letters = texts.flat_map(|text| text.chars()).filter(|c| c.is_alphabetic());
     // One character says as much as two letters at least.
     letters.fold(0i64, |lead, c| if is_han(c) { lead + 2 } else { lead - 1 }) > 0
+}
+
+/// Whether any text that stands for the card has Chinese in it: then an encoder for English alone misreads it.
+pub(super) fn has_han(card: &ToolCard) -> bool {
+    let description = &card.description;
+    let texts = [&card.name, &description.what].into_iter().chain(&description.when_to_use).chain(&card.examples);
+    texts.flat_map(|text| text.chars()).any(is_han)
+}
+
+/// The same for the first of these texts: name and purpose.
+pub(super) fn has_han_purpose(card: &ToolCard) -> bool {
+    card.name.chars().chain(purpose(card).chars()).any(is_han)
 }
 
 /// What the tool does. Of a description that came as one text, what it returns as well: its author wrote it for the

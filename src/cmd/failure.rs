@@ -91,15 +91,19 @@ impl From<StartError> for Failure {
             | StartError::Rules(_)
             | StartError::Policy(_)
             | StartError::Execute(_)
+            | StartError::Live(_)
             | StartError::Llm(_)
             | StartError::Fusion { .. }
             | StartError::Confidence { .. }
             | StartError::NotOwn { .. }
+            | StartError::NoSuchVersion { .. }
+            | StartError::NotHeld { .. }
             | StartError::Operators { .. }
             | StartError::Log(_) => Self::unusable(error),
             StartError::Embed(EmbedError::NoRuntime(_) | EmbedError::Model { .. }) => Self::unusable(error),
             StartError::Embed(EmbedError::Overloaded | EmbedError::Stopped | EmbedError::Deadline)
             | StartError::Store(_)
+            | StartError::Unreadable { .. }
             | StartError::Build(_)
             | StartError::Interrupted(_) => Self::failed(error),
         }

@@ -7,10 +7,13 @@ mod progress;
 mod remote;
 mod render;
 
+mod brake;
 mod calibrate;
 mod config;
 mod doctor;
 mod eval;
+mod import;
+mod lint;
 mod report;
 mod route;
 mod serve;
@@ -49,8 +52,12 @@ enum Command {
     Serve(serve::Args),
     /// Route one utterance, in process or by a running server
     Route(route::Args),
+    /// Say what is wrong with tool cards: wording, schemas, side effects, cards that say the same
+    Lint(lint::Args),
     /// Explain at which stage a tool dropped out for an utterance
     Why(why::Args),
+    /// Take tools of a running server out of service, or set the mode in which it chooses
+    Brake(brake::Args),
     /// Score a labelled set, as docs/SCORING.md describes
     Eval(eval::Args),
     /// Score every labelled set below a folder and write a document with the figures
@@ -59,6 +66,8 @@ enum Command {
     Calibrate(calibrate::Args),
     /// Find the weights of the encoders' signals, as docs/TUNING.md describes
     Tune(tune::Args),
+    /// Turn tools in another form (OpenAI, Anthropic, MCP, OpenAPI) into a registry file
+    Import(import::Args),
     /// Check or print the effective configuration
     Config(config::Args),
     /// Find out what the configured LLM endpoint can do, and print the settings to use
@@ -70,11 +79,14 @@ pub fn run() -> ExitCode {
     let result = match Cli::parse().command {
         Command::Serve(args) => serve::run(args),
         Command::Route(args) => route::run(args),
+        Command::Lint(args) => lint::run(args),
         Command::Why(args) => why::run(args),
+        Command::Brake(args) => brake::run(args),
         Command::Eval(args) => eval::run(args),
         Command::Report(args) => report::run(args),
         Command::Calibrate(args) => calibrate::run(args),
         Command::Tune(args) => tune::run(args),
+        Command::Import(args) => import::run(args),
         Command::Config(args) => config::run(args),
         Command::Doctor(args) => doctor::run(args),
     };

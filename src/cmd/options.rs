@@ -13,7 +13,8 @@ pub struct Options {
     /// Configuration file (TOML)
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
-    /// Registry file: YAML, TOML, JSON, or flat JSON lines; may be given several times
+    /// Registry file: native YAML, TOML or JSON, flat JSON lines, or tools in the form of OpenAI, Anthropic, MCP or OpenAPI;
+    /// may be given several times
     #[arg(long, value_name = "FILE")]
     registry: Vec<String>,
     /// Rule file (YAML)

@@ -4,20 +4,23 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::anyhow;
+use pointsman::server::proto::registry_client::RegistryClient;
 use pointsman::server::proto::router_client::RouterClient;
 use pointsman::server::proto::{RouteRequest, RouteResponse};
-use tonic::Code;
 use tonic::metadata::{Ascii, MetadataValue};
 use tonic::transport::{Certificate, Channel, ClientTlsConfig, Endpoint, Identity};
+use tonic::{Code, Request, Response, Status};
 
 use super::failure::Failure;
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+/// Where `serve` listens unless it is told otherwise.
+const DEFAULT: &str = "http://127.0.0.1:50051";
 
 /// Flags of a command that can ask a server.
 #[derive(clap::Args)]
 pub struct Remote {
-    /// Ask this server instead of routing in process; https:// for one that speaks TLS
+    /// Ask this server; https:// for one that speaks TLS
     #[arg(long, value_name = "URL")]
     addr: Option<String>,
     /// File with the bearer token for that server
@@ -72,6 +75,17 @@ impl Remote {
         Ok(Some(Server { addr: addr.clone(), endpoint, token }))
     }
 
+    /// The server named, else the one that a server without any settings is.
+    pub fn server_or_default(&self) -> Result<Server, Failure> {
+        match self.server()? {
+            Some(server) => Ok(server),
+            None => {
+                let endpoint = Endpoint::from_static(DEFAULT).connect_timeout(CONNECT_TIMEOUT);
+                Ok(Server { addr: DEFAULT.into(), endpoint, token: None })
+            }
+        }
+    }
+
     fn tls(&self) -> Result<Option<ClientTlsConfig>, Failure> {
         if self.ca.is_none() && self.cert.is_none() {
             return Ok(None);
@@ -103,29 +117,51 @@ fn token(path: &Path) -> Result<MetadataValue<Ascii>, Failure> {
 
 impl Server {
     pub async fn route(self, request: RouteRequest) -> Result<RouteResponse, Failure> {
-        let channel = self.connect().await?;
-        let mut request = tonic::Request::new(request);
-        if let Some(token) = self.token {
-            request.metadata_mut().insert("authorization", token);
-        }
+        let channel = self.connect("or route in process by leaving out --addr").await?;
+        let request = self.signed(request);
         let answer = RouterClient::new(channel).max_decoding_message_size(usize::MAX).route(request).await;
-        answer.map(tonic::Response::into_inner).map_err(|status| {
-            let text = anyhow!("{}: {}", status.code(), status.message());
-            match status.code() {
-                Code::InvalidArgument => Failure::unusable(text),
-                Code::Unauthenticated => Failure::unusable(text)
-                    .remedy("give the server's token with --token-file FILE, or a certificate with --cert and --key"),
-                Code::Unavailable => Failure::failed(text).remedy("the server is loading or stopping; try again"),
-                _ => Failure::failed(text),
-            }
-        })
+        answer.map(Response::into_inner).map_err(|status| refused(&status))
     }
 
-    async fn connect(&self) -> Result<Channel, Failure> {
+    /// One call of the `Registry` service.
+    pub async fn registry<Q, A>(
+        self,
+        request: Q,
+        call: impl AsyncFnOnce(RegistryClient<Channel>, Request<Q>) -> Result<Response<A>, Status>,
+    ) -> Result<A, Failure> {
+        let channel = self.connect("or name one with --addr URL").await?;
+        let client = RegistryClient::new(channel).max_decoding_message_size(usize::MAX);
+        call(client, self.signed(request)).await.map(Response::into_inner).map_err(|status| refused(&status))
+    }
+
+    fn signed<Q>(&self, request: Q) -> Request<Q> {
+        let mut request = Request::new(request);
+        if let Some(token) = &self.token {
+            request.metadata_mut().insert("authorization", token.clone());
+        }
+        request
+    }
+
+    /// `else_do`: what to do when there is none, beside starting one.
+    async fn connect(&self, else_do: &str) -> Result<Channel, Failure> {
         self.endpoint.connect().await.map_err(|err| {
             Failure::failed(err)
                 .context(format!("cannot reach a server at {}", self.addr))
-                .remedy("start one with `pointsman serve`, or route in process by leaving out --addr")
+                .remedy(format!("start one with `pointsman serve`, {else_do}"))
         })
+    }
+}
+
+/// What a server said instead of an answer.
+fn refused(status: &Status) -> Failure {
+    let text = anyhow!("{}: {}", status.code(), status.message());
+    match status.code() {
+        Code::InvalidArgument | Code::NotFound | Code::FailedPrecondition | Code::PermissionDenied => {
+            Failure::unusable(text)
+        }
+        Code::Unauthenticated => Failure::unusable(text)
+            .remedy("give the server's token with --token-file FILE, or a certificate with --cert and --key"),
+        Code::Unavailable => Failure::failed(text).remedy("the server is loading or stopping; try again"),
+        _ => Failure::failed(text),
     }
 }

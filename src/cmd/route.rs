@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use anyhow::anyhow;
 use clap::ValueEnum;
 use pointsman::identity;
-use pointsman::pipeline::{RouteError, Router};
+use pointsman::pipeline::{self, RouteError, Router};
 use pointsman::server::proto::{self, Narrowing, RouteOptions, RouteRequest, RouteResponse};
 use pointsman::server::wire;
 use pointsman::types::{Deadline, Problem, Role, Turn};
@@ -136,7 +136,9 @@ fn local(options: &Options, request: RouteRequest) -> Result<RouteResponse, Fail
     let caller = identity::local(&settings.server.identity);
     block_on(async {
         let deadline = settings.pipeline.deadline;
-        let router = Router::start(settings.pipeline, &progress::embedding()).await?;
+        // A single answer is no version of what a server serves.
+        let settings = pipeline::Settings { history: 0, ..settings.pipeline };
+        let router = Router::start(settings, &progress::embedding()).await?;
         // The store may hold cards that were put.
         if !names_files && router.registry().1.cards.is_empty() {
             return Err(Failure::unusable(anyhow!("there is no registry to route with"))

@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use anyhow::anyhow;
 use clap::ValueEnum;
 use pointsman::identity;
-use pointsman::pipeline::{Narrowing, RouteError, RouteRequest, Router, Why, WhyError};
+use pointsman::pipeline::{self, Narrowing, RouteError, RouteRequest, Router, Why, WhyError};
 use pointsman::types::Deadline;
 
 use super::failure::Failure;
@@ -80,7 +80,9 @@ fn explain(args: Args) -> Result<Why, Failure> {
     };
     block_on(async {
         let deadline = settings.pipeline.deadline;
-        let router = Router::start(settings.pipeline, &progress::embedding()).await?;
+        // A single answer is no version of what a server serves.
+        let settings = pipeline::Settings { history: 0, ..settings.pipeline };
+        let router = Router::start(settings, &progress::embedding()).await?;
         if router.registry().1.cards.is_empty() {
             return Err(Failure::unusable(anyhow!("there is no registry to explain with"))
                 .remedy("give one with --registry FILE"));
@@ -107,6 +109,6 @@ fn failure(error: WhyError) -> Failure {
 
 /// Whether standard output may be coloured.
 #[allow(clippy::disallowed_methods, reason = "NO_COLOR belongs to the terminal, not to the configuration")]
-fn colour() -> bool {
+pub(super) fn colour() -> bool {
     std::io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
 }

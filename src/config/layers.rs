@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-use super::raw::{ENDPOINTS, LlmEndpoint, NO_PATHS, PATHS, Raw, SECRETS};
+use super::raw::{ENDPOINTS, LIVE, LiveSource, LlmEndpoint, NO_PATHS, PATHS, Raw, SECRETS};
 use super::{FILE_VARIABLE, PREFIX, Problems, Sources};
 use crate::registry::{nested_too_deeply, suggest};
 
@@ -147,6 +147,7 @@ impl Known {
             // The message would repeat the value.
             Err(_) if SECRETS.contains(&key) => Err("expected a text".into()),
             Err(_) if key == ENDPOINTS => Err(fault_of_endpoints(value)),
+            Err(_) if key == LIVE => Err(fault_of_live(value)),
             Err(error) => Err(in_words(&error.to_string())),
         }
     }
@@ -168,6 +169,23 @@ fn fault_of_endpoints(value: &Value) -> String {
             Some(_) | None => format!("a value does not fit; {FORM}"),
         };
         Some(format!("{}: {why}", endpoint_entry(index)))
+    });
+    fault.unwrap_or_else(|| FORM.to_owned())
+}
+
+/// What is wrong with a list of live sources, without any value of it.
+fn fault_of_live(value: &Value) -> String {
+    const FORM: &str = "expected a list of tables with name, url, headers, allow_private, command, env, target, domain, \
+                        permissions, trust_hints, timeout_ms, refresh_s, required, such as [{name = \"desk\", url = \
+                        \"https://…/mcp\"}]";
+    let entries = value.as_array().into_iter().flatten().enumerate();
+    let fault = entries.into_iter().find_map(|(index, entry)| {
+        let why = serde_json::from_value::<LiveSource>(entry.clone()).err()?.to_string();
+        let why = match why.split_once(", expected") {
+            Some((field, _)) if field.starts_with("unknown field") => field.to_owned(),
+            Some(_) | None => "a value does not fit".to_owned(),
+        };
+        Some(format!("source {}: {why}; {FORM}", index + 1))
     });
     fault.unwrap_or_else(|| FORM.to_owned())
 }

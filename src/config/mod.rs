@@ -49,6 +49,8 @@ pub struct ServerSettings {
     /// Certificates of the gRPC port; without them it speaks in the clear.
     pub tls: Option<TlsSettings>,
     pub audit: AuditTarget,
+    /// How often the files of the catalog are looked at; `None`: never.
+    pub watch: Option<Duration>,
 }
 
 /// Certificates of the gRPC port. The files are read by the server, which reads them again when they change.

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use crate::decide::handoff::{ByLocale, Sentences};
+use crate::registry::pin::Pins;
 use crate::{decide, index, retrieve, rules};
 
 /// Whose values are never shown.
@@ -12,6 +13,9 @@ pub(super) const SECRETS: [&str; 1] = ["llm.api_key"];
 
 /// A list of tables. Messages about it show no values: people put keys where they do not belong.
 pub(super) const ENDPOINTS: &str = "llm.endpoints";
+
+/// Likewise: of what stands beside a name, headers above all.
+pub(super) const LIVE: &str = "registry.live";
 
 /// Whose relative values in a file start at that file's folder.
 pub(super) const PATHS: [&str; 14] = [
@@ -109,8 +113,54 @@ section!(Audit { file: String = STDERR.into() });
 
 section!(Registry {
     files: Vec<String> = Vec::new(),
+    live: Vec<LiveSource> = Vec::new(),
     strict: bool = false,
+    watch: bool = true,
+    watch_interval_ms: u64 = 1_000,
+    history: u64 = 20,
+    pins: PinsName = PinsName::All,
 });
+
+/// An MCP server whose tools are served: at `url`, run by `command`, or one of the targets of `[execute]`.
+#[derive(Clone, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(super) struct LiveSource {
+    pub name: String,
+    pub url: Option<String>,
+    /// Name → `env:NAME`, `file:PATH`, or the value itself where it is no secret.
+    pub headers: BTreeMap<String, String>,
+    pub allow_private: bool,
+    pub command: Vec<String>,
+    /// Names of environment variables.
+    pub env: Vec<String>,
+    pub target: Option<String>,
+    pub domain: Option<String>,
+    pub permissions: Vec<String>,
+    pub trust_hints: bool,
+    pub timeout_ms: u64,
+    pub refresh_s: u64,
+    pub required: bool,
+}
+
+impl Default for LiveSource {
+    fn default() -> Self {
+        Self {
+            name: String::new(),
+            url: None,
+            headers: BTreeMap::new(),
+            allow_private: false,
+            command: Vec::new(),
+            env: Vec::new(),
+            target: None,
+            domain: None,
+            permissions: Vec::new(),
+            trust_hints: false,
+            timeout_ms: 10_000,
+            refresh_s: 300,
+            required: false,
+        }
+    }
+}
 
 section!(Store {
     path: Option<String> = None,
@@ -163,6 +213,7 @@ section!(Llm {
     max_completion_tokens: u64 = 512,
     max_tools: u64 = 64,
     card_tokens: u64 = 6_000,
+    prompt_form: PromptForm = PromptForm::Full,
     examples: Option<u64> = None,
     logprobs: bool = false,
     concurrency: u64 = 8,
@@ -263,6 +314,8 @@ pub(super) struct ExecuteTarget {
     pub base_url: Option<String>,
     pub mcp: Option<String>,
     pub command: Vec<String>,
+    /// Names of environment variables that the program gets.
+    pub env: Vec<String>,
     /// Name → `env:NAME`, `file:PATH` or the value itself.
     pub headers: BTreeMap<String, String>,
     pub allow_private: bool,
@@ -292,6 +345,24 @@ impl From<IndexMode> for index::Mode {
             IndexMode::Auto => Self::Auto,
             IndexMode::Exact => Self::Exact,
             IndexMode::Hnsw => Self::Hnsw,
+        }
+    }
+}
+
+#[derive(Clone, Copy, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum PinsName {
+    All,
+    Imported,
+    Off,
+}
+
+impl From<PinsName> for Pins {
+    fn from(name: PinsName) -> Self {
+        match name {
+            PinsName::All => Self::All,
+            PinsName::Imported => Self::Imported,
+            PinsName::Off => Self::Off,
         }
     }
 }
@@ -364,6 +435,22 @@ impl From<LlmMode> for decide::llm::AnswerMode {
             LlmMode::Functions => Self::Functions,
             LlmMode::JsonSchema => Self::JsonSchema,
             LlmMode::ChooseThenFill => Self::ChooseThenFill,
+        }
+    }
+}
+
+#[derive(Clone, Copy, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum PromptForm {
+    Full,
+    Compact,
+}
+
+impl From<PromptForm> for decide::llm::PromptForm {
+    fn from(form: PromptForm) -> Self {
+        match form {
+            PromptForm::Full => Self::Full,
+            PromptForm::Compact => Self::Compact,
         }
     }
 }

@@ -5,6 +5,7 @@ use std::path::Path;
 use super::*;
 use crate::decide;
 use crate::decision::log::Target;
+use crate::execute::{McpTarget, Secret};
 
 fn with_file(text: &str) -> (tempfile::TempDir, Sources) {
     let folder = tempfile::tempdir().unwrap();
@@ -520,4 +521,89 @@ fn identity_tls_and_audit_reach_the_server_with_paths_from_the_file() {
     assert!(loaded.notices.iter().any(|notice| notice.contains("not https")), "{:?}", loaded.notices);
     assert_eq!(server.tls.as_ref().unwrap().cert, folder.path().join("c"));
     assert_eq!(server.audit, AuditTarget::Off);
+}
+
+#[test]
+fn live_sources_name_a_server_and_no_secret() {
+    let (folder, mut sources) = with_file(
+        "[execute]\ntargets = {shelf = {command = [\"shelf\"], env = [\"SHELF_TOKEN\"]}}\n\
+         [[registry.live]]\nname = \"客服\"\nurl = \"https://mcp.example/mcp\"\nheaders = {Authorization = \"env:DESK\", X-Set = \"repos\"}\n\
+         domain = \"desk\"\npermissions = [\"desk:use\"]\ntrust_hints = true\nrequired = true\nrefresh_s = 0\n\
+         [[registry.live]]\nname = \"files\"\ncommand = [\"npx\", \"-y\", \"some-server\"]\nenv = [\"PLACE\"]\ntimeout_ms = 500\n\
+         [[registry.live]]\nname = \"shelf\"\ntarget = \"shelf\"\n",
+    );
+    sources.env = env(&[("DESK", "Bearer s3cret"), ("PLACE", "/home/s3cret"), ("SHELF_TOKEN", "s3cret")]);
+    let loaded = Loaded::load(&sources).unwrap();
+    let live = &loaded.settings.pipeline.live;
+    let McpTarget::Url(desk) = &live[0].server.place else { panic!() };
+    assert_eq!(desk.base_url, "https://mcp.example/mcp");
+    let header = |name: &str, value: &str| (name.to_owned(), Secret(value.to_owned()));
+    assert_eq!(desk.headers, [header("Authorization", "Bearer s3cret"), header("X-Set", "repos")]);
+    assert_eq!(
+        (live[0].domain.as_deref(), live[0].permissions.as_slice()),
+        (Some("desk"), &["desk:use".to_owned()][..])
+    );
+    assert!(live[0].trust_hints && live[0].required && live[0].refresh.is_zero());
+    let McpTarget::Command { program, args, env } = &live[1].server.place else { panic!() };
+    assert_eq!((program.as_str(), args.len(), env.as_slice()), ("npx", 2, &[header("PLACE", "/home/s3cret")][..]));
+    assert_eq!((live[1].server.timeout.as_millis(), live[1].refresh.as_secs()), (500, 300));
+    assert!(!live[1].trust_hints && !live[1].required);
+    assert_eq!(live[2].target.as_deref(), Some("shelf"));
+    let McpTarget::Command { program, env, .. } = &live[2].server.place else { panic!() };
+    assert_eq!((program.as_str(), env.as_slice()), ("shelf", &[header("SHELF_TOKEN", "s3cret")][..]));
+    for shown in [format!("{loaded:?}"), loaded.print_text(), loaded.print_json()] {
+        assert!(!shown.contains("s3cret"), "{shown}");
+    }
+    let (_again, mut again) = with_file(&loaded.print_text());
+    again.env = sources.env.clone();
+    assert_eq!(Loaded::load(&again).unwrap().settings.pipeline.live.len(), 3);
+    drop(folder);
+}
+
+#[test]
+fn faults_of_live_sources_name_the_entry_and_show_no_value() {
+    let desk = |more: &str| format!("[{{name = \"desk\", url = \"https://h/mcp\"{more}}}]");
+    for (entries, expected) in [
+        ("[{}]".to_owned(), "source 1: name: expected up to 64 bytes"),
+        ("[{name = \"a b\", url = \"https://h\"}]".to_owned(), "source 1 (`a b`): name: expected"),
+        ("[{name = \"desk\"}]".to_owned(), "needs one of url, command (a list) or target"),
+        (desk(", command = [\"x\"]"), "needs one of url, command (a list) or target"),
+        (desk(", headers = {Authorization = \"Bearer s3cret\"}"), "header Authorization: name a variable (env:NAME)"),
+        (desk(", headers = {X-Api-Key = \"s3cret\"}"), "header X-Api-Key: name a variable (env:NAME)"),
+        (desk(", headers = {X-Api-Key = \"env:ABSENT\"}"), "header X-Api-Key: the variable ABSENT is not set"),
+        (desk(", headers = \"s3cret\""), "source 1: a value does not fit; expected a list of tables"),
+        (desk(", token = \"s3cret\""), "source 1: unknown field `token`; expected a list of tables"),
+        (desk(", timeout_ms = 0"), "timeout_ms: expected 1 to 600000, found 0"),
+        (desk(", refresh_s = 86401"), "refresh_s: expected 0 to 86400, found 86401"),
+        (desk(", permissions = [\" \"]"), "permissions: a scope is empty"),
+        (desk(", env = [\"HOME\"]"), "env belongs to a source with command"),
+        (
+            "[{name = \"a\", command = [\"x\"], allow_private = true}]".to_owned(),
+            "allow_private belongs to a source with url",
+        ),
+        (
+            "[{name = \"a\", command = [\"x\"], headers = {X = \"y\"}}]".to_owned(),
+            "headers belongs to a source with url",
+        ),
+        (
+            "[{name = \"a\", command = [\"x\"], env = [\"TOKEN=s3cret\"]}]".to_owned(),
+            "env: expected names of environment",
+        ),
+        ("[{name = \"a\", command = [\"x\"], env = [\"ABSENT\"]}]".to_owned(), "env: the variable ABSENT is not set"),
+        ("[{name = \"a\", target = \"none\"}]".to_owned(), "target: execute.targets has no `none`"),
+        ("[{name = \"a\", target = \"shop\"}]".to_owned(), "target: `shop` of execute.targets is no MCP server"),
+        (
+            "[{name = \"a\", command = [\"x\"]}, {name = \"a\", command = [\"y\"]}]".to_owned(),
+            "source 2 (`a`): another source has this name",
+        ),
+        ("\"https://u:s3cret@h\"".to_owned(), "expected a list of tables"),
+    ] {
+        let text = format!(
+            "[registry]\nlive = {entries}\n[execute]\ntargets = {{shop = {{base_url = \"http://shop.example\"}}}}\n"
+        );
+        let (_folder, sources) = with_file(&text);
+        let found = Problems(problems(&sources)).to_string();
+        assert!(found.contains("`registry.live`") && found.contains(expected), "{entries}: {found}");
+        assert!(!found.contains("s3cret"), "{found}");
+    }
 }

@@ -2,6 +2,7 @@
 
 mod endpoints;
 mod identity;
+mod live;
 mod targets;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -43,15 +44,18 @@ pub(super) fn validate(
     let gate = check.gate(&raw.gate);
     let policy = check.path("gate.policy", &raw.gate.policy);
     let execute = check.execute(&raw.execute);
+    let live = check.live(&raw.registry.live, execute.as_ref().map(|execute| &execute.targets));
     let result = check.result(&raw.result);
     let log = check.log(&raw.log);
     let log_level = check.log_level(&raw.log.level);
     let deadline = check.duration("route.deadline_ms", raw.route.deadline_ms, 1, 1);
     let max_in_flight = check.count("route.max_in_flight", raw.route.max_in_flight, 1, 1_000_000);
     let registries = check.paths("registry.files", &raw.registry.files);
+    let history = check.count("registry.history", raw.registry.history, 1, 1000);
     let store = check.store(raw);
     let pipeline = pipeline::Settings {
         registries: registries?,
+        live: live?,
         strict: raw.registry.strict,
         store: store?,
         embed: embed?,
@@ -72,6 +76,8 @@ pub(super) fn validate(
         result: result?,
         log_bodies: raw.log.bodies,
         stored_cards: true,
+        history: history?,
+        pins: raw.registry.pins.into(),
         extra_examples: BTreeMap::new(),
     };
     Some(Settings { server: server?, pipeline, log_level: log_level?, log_format: raw.log.format.into() })
@@ -143,6 +149,7 @@ impl Check<'_> {
         let audit = self.audit(&all.audit);
         let listen = self.address("server.listen", &raw.listen);
         let http = self.address("server.http", &raw.http);
+        let interval = self.duration("registry.watch_interval_ms", all.registry.watch_interval_ms, 1, 10);
         let drain = self.duration("server.drain_ms", raw.drain_ms, 1, 0);
         let megabytes = self.count("server.max_message_mb", raw.max_message_mb, 1, 1024);
         if let (Some(listen), Some(http)) = (listen, http)
@@ -159,6 +166,7 @@ impl Check<'_> {
             identity: identity?,
             tls: tls?,
             audit: audit?,
+            watch: Some(interval?).filter(|_| all.registry.watch),
         })
     }
 
@@ -343,6 +351,7 @@ impl Check<'_> {
             max_repairs: max_repairs?,
             max_completion_tokens: max_completion_tokens?,
             card_tokens: card_tokens?,
+            prompt_form: raw.prompt_form.into(),
             examples: examples?,
             concurrency: concurrency?,
             queue: queue?,

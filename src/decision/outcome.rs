@@ -56,6 +56,12 @@ pub enum Degraded {
     TruncatedCards,
     /// Tools were left out because their breakers are open.
     UnavailableTools,
+    /// Tools were left out because an operator has disabled them, or one that they need.
+    DisabledTools,
+    /// An operator has switched the LLM off.
+    LocalOnly,
+    /// An operator has left all choices to rules.
+    RulesOnly,
 }
 
 impl Degraded {
@@ -69,6 +75,9 @@ impl Degraded {
             Self::TruncatedTools => "truncated_tools",
             Self::TruncatedCards => "truncated_cards",
             Self::UnavailableTools => "unavailable_tools",
+            Self::DisabledTools => "disabled_tools",
+            Self::LocalOnly => "local_only",
+            Self::RulesOnly => "rules_only",
         }
     }
 }
@@ -114,6 +123,8 @@ pub enum NoToolReason {
     NotAllowedDegraded,
     /// A rule refuses such requests.
     Refused,
+    /// The open question that was answered is about a tool an operator has disabled.
+    Disabled,
 }
 
 impl NoToolReason {
@@ -123,6 +134,7 @@ impl NoToolReason {
             Self::NothingFits => "nothing_fits",
             Self::NotAllowedDegraded => "not_allowed_degraded",
             Self::Refused => "refused",
+            Self::Disabled => "disabled",
         }
     }
 }
@@ -270,6 +282,9 @@ pub struct Trace {
     pub widened: Option<Widened>,
     /// The choice that was made beside the rules and not served.
     pub shadow: Option<Shadow>,
+    /// Why the open question that came back cannot be finished.
+    #[serde(default)]
+    pub refused: Option<Problem>,
 }
 
 /// One domain as the domain step scored it.

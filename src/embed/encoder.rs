@@ -11,14 +11,19 @@ use tokio::sync::OnceCell;
 use tokio::time::timeout_at;
 
 use super::manifest::Prefix;
+use super::traffic::Traffic;
 use super::worker::{Model, Worker};
 use super::{Documents, EmbedError, Embedded, Settings};
 use crate::store::{Store, StoredVector};
 use crate::text::Language;
 use crate::types::{Deadline, Vector};
 
-/// Documents run in small batches: a batch in hand is what a shutdown waits for and what a query shares the cores with.
+/// Documents run in small batches: a batch in hand is what a shutdown waits for.
 const DOCUMENT_BATCH: usize = 16;
+/// And in smaller ones while requests are served: a batch in hand is what a query shares the cores with.
+const SHARED_BATCH: usize = 2;
+/// So many vectors are stored at once.
+const STORED_AT_ONCE: usize = 64;
 
 /// Builds one more copy of a model. Blocks.
 pub(super) type Loader = Arc<dyn Fn() -> Result<Box<dyn Model>, EmbedError> + Send + Sync>;
@@ -47,6 +52,8 @@ pub struct Encoder {
     documents: OnceCell<Worker>,
     loader: Loader,
     store: Arc<Store>,
+    /// Shared by all encoders of one program.
+    traffic: Arc<Traffic>,
 }
 
 type TextHash = [u8; 32];
@@ -58,9 +65,10 @@ impl Encoder {
         loader: Loader,
         settings: &Settings,
         store: Arc<Store>,
+        traffic: Arc<Traffic>,
     ) -> Result<Self, EmbedError> {
         let queries = Worker::start(&profile.name, loader()?, settings.queue, settings.max_batch)?;
-        Ok(Self { profile, queries, documents: OnceCell::new(), loader, store })
+        Ok(Self { profile, queries, documents: OnceCell::new(), loader, store, traffic })
     }
 
     pub fn name(&self) -> &str {
@@ -112,6 +120,7 @@ impl Encoder {
         }
         let count = texts.len();
         let texts = texts.iter().map(|text| format!("{}{text}", self.profile.prefix.query)).collect();
+        let _in_hand = self.traffic.enter();
         let vectors =
             timeout_at(deadline.instant(), self.queries.try_embed(texts)).await.map_err(|_| EmbedError::Deadline)??;
         if vectors.len() == count { Ok(vectors) } else { Err(EmbedError::Stopped) }
@@ -129,7 +138,9 @@ impl Encoder {
     /// Vectors of documents, stored ones reused and new ones stored; equal texts are embedded once. `progress` hears
     /// how many are done of how many. Whether a vector was stored or is new makes no difference to its value.
     ///
-    /// Cancel safe: what was embedded until then stays stored. A store that fails is logged and costs time, not vectors.
+    /// They wait for queries in hand and run in small batches while requests are served.
+    ///
+    /// Cancel safe: nearly all that was embedded until then stays stored. A store that fails is logged and costs time, not vectors.
     pub async fn embed_documents(
         &self,
         texts: &[String],
@@ -143,17 +154,24 @@ impl Encoder {
         }
         let mut done = order.iter().filter(|hash| known.contains_key(*hash)).count();
         progress(done, order.len());
-        for batch in missing.chunks(DOCUMENT_BATCH) {
+        let mut rest = missing.as_slice();
+        let mut rows = Vec::new();
+        while !rest.is_empty() {
+            self.traffic.quiet().await;
+            let most = if self.traffic.is_serving() { SHARED_BATCH } else { DOCUMENT_BATCH };
+            let (batch, after) = rest.split_at(most.min(rest.len()));
+            rest = after;
             let worker = self.documents.get_or_try_init(|| self.start_documents()).await?;
             let vectors = worker.embed(batch.iter().map(|(_, text)| text.clone()).collect()).await?;
-            let mut rows = Vec::with_capacity(batch.len());
             for ((hash, _), Embedded { vector, truncated }) in batch.iter().zip(vectors) {
                 let stored = StoredVector { components: vector.as_slice().to_vec(), truncated };
                 known.insert(*hash, self.usable(stored.clone()).expect("the worker checked the vector"));
                 rows.push((*hash, stored));
                 done += uses.get(hash).copied().unwrap_or(0);
             }
-            self.keep(rows).await?;
+            if rows.len() >= STORED_AT_ONCE || rest.is_empty() {
+                self.keep(std::mem::take(&mut rows)).await?;
+            }
             progress(done, order.len());
         }
         blocking(move || assemble(&order, &known, embedded_now)).await
@@ -225,6 +243,7 @@ fn assemble(order: &[TextHash], known: &HashMap<TextHash, Embedded>, embedded_no
         vectors: order.iter().map(|hash| of_text(hash).vector.clone()).collect(),
         embedded_now,
         truncated: order.iter().filter(|hash| of_text(hash).truncated).count(),
+        is_truncated: order.iter().map(|hash| of_text(hash).truncated).collect(),
     }
 }
 
@@ -345,7 +364,7 @@ mod tests {
             fingerprint: "echo".to_owned(),
         };
         let store = Arc::new(Store::in_memory().unwrap());
-        let encoder = Encoder::start(profile, loader, &testing::settings(), store).unwrap();
+        let encoder = Encoder::start(profile, loader, &testing::settings(), store, Arc::default()).unwrap();
         encoder.embed_query("退款", soon()).await.unwrap();
         let failed = encoder.embed_documents(&texts(&["refund"]), &quiet).await.unwrap_err();
         assert_eq!(failed.to_string(), "model echo: file is gone");

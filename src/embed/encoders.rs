@@ -29,9 +29,10 @@ impl Encoders {
             return Ok(Self::none());
         }
         let environment = runtime::environment(settings.onnxruntime.as_deref())?;
+        let traffic = Arc::default();
         let start = |name| {
             let (profile, loader) = open(name, &environment, settings)?;
-            Encoder::start(profile, loader, settings, Arc::clone(&store)).map(Arc::new)
+            Encoder::start(profile, loader, settings, Arc::clone(&store), Arc::clone(&traffic)).map(Arc::new)
         };
         let encoders = names.into_iter().map(start).collect::<Result<_, _>>()?;
         Ok(Self { encoders })

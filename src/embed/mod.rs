@@ -15,6 +15,7 @@ mod table;
 pub mod testing;
 #[cfg(test)]
 mod tests;
+mod traffic;
 mod worker;
 
 use std::path::PathBuf;
@@ -77,4 +78,6 @@ pub struct Documents {
     pub embedded_now: usize,
     /// How many texts were longer than the encoder reads.
     pub truncated: usize,
+    /// Which those are.
+    pub is_truncated: Vec<bool>,
 }

@@ -73,7 +73,7 @@ pub fn hashing_encoder(name: &str, languages: &[&str], dim: usize, store: Arc<St
         fingerprint: format!("hashing {dim}"),
     };
     let loader = Arc::new(move || Ok(Box::new(HashingModel { dim }) as Box<dyn Model>));
-    Arc::new(Encoder::start(profile, loader, &settings(), store).expect("a thread can be started"))
+    Arc::new(Encoder::start(profile, loader, &settings(), store, Arc::default()).expect("a thread can be started"))
 }
 
 /// Settings that name no encoder.

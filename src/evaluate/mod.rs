@@ -13,6 +13,8 @@ mod confusions;
 mod document;
 mod interval;
 mod latency;
+mod lint;
+mod lint_impact;
 mod plan;
 mod published;
 mod report;
@@ -35,6 +37,8 @@ pub use confusions::{Confusions, Did, Pair, Sentence};
 pub use document::{About, document};
 pub use interval::Figure;
 pub use latency::Latency;
+pub use lint::{LintOptions, LintedFiles, lint_files};
+pub use lint_impact::{Impact, Impacts, Misroute, Trial, lint_impact};
 pub use published::Published;
 pub use report::Report;
 pub use sets::SetsError;
@@ -125,6 +129,7 @@ impl EvalError {
                 | StartError::Rules(_)
                 | StartError::Policy(_)
                 | StartError::Execute(_)
+                | StartError::Live(_)
                 | StartError::Embed(_)
                 | StartError::Store(_)
                 | StartError::Log(_)
@@ -135,6 +140,9 @@ impl EvalError {
                 StartError::Build(_)
                 | StartError::Interrupted(_)
                 | StartError::NotOwn { .. }
+                | StartError::NoSuchVersion { .. }
+                | StartError::Unreadable { .. }
+                | StartError::NotHeld { .. }
                 | StartError::Operators { .. } => false,
             },
             Self::Temporary { .. } | Self::Index(_) | Self::AllFailed { .. } => false,

@@ -1,39 +1,42 @@
 //! Tools of one MCP server.
 //!
 //! Owns: the session (made when it is first needed, made anew after a failure), `tools/call`, what of its result is an
-//! answer.
+//! answer; which tools a server has.
 //! Does not know: retries, breakers, what an answer means.
 
 mod bounded;
+mod fault;
+mod list;
+mod open;
+mod stderr;
 
 use std::error::Error;
-use std::process::Stdio;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
+use rmcp::RoleClient;
 use rmcp::model::{
-    CallToolRequest, CallToolRequestParams, CallToolResult, ClientCapabilities, ClientConfig, ClientRequest,
-    Implementation, JsonObject, RequestMetaObject, ServerResult,
+    CallToolRequest, CallToolRequestParams, CallToolResult, ClientConfig, ClientRequest, JsonObject, RequestMetaObject,
+    ServerResult,
 };
 use rmcp::service::{ClientInitializeError, PeerRequestOptions, RequestHandle, RunningService, ServiceError};
-use rmcp::transport::StreamableHttpClientTransport;
-use rmcp::transport::streamable_http_client::{StreamableHttpClientTransportConfig, StreamableHttpError};
-use rmcp::{RoleClient, ServiceExt};
+use rmcp::transport::streamable_http_client::StreamableHttpError;
 use serde_json::{Map, Value, json};
-use tokio::process::{Child, Command};
+use tokio::process::Child;
 use tokio::sync::Mutex;
 use tokio::time::{Instant, timeout, timeout_at};
 
 use super::McpTarget;
 use super::attempt::{Answer, Attempt, Loss, Unsent};
-use super::client::{Clients, failure, find};
+use super::client::{failure, find};
 use super::request::header_key;
 use crate::tool::McpRun;
 use crate::types::{Body, ToolAnswer, retry_after};
-use bounded::Bounded;
+use open::{Closed, Opened, Place};
 
-/// Where programs are looked for. They get no other variable of ours: our environment holds keys.
-const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
+pub use fault::ListError;
+pub use list::{Connection, Lost, ToolServer, list_once};
+
 /// Room for what surrounds an answer, and for the list of a server's tools.
 const FRAME: usize = 1024 * 1024;
 /// Where the call's idempotency key stands in `_meta`.
@@ -47,11 +50,6 @@ pub(super) struct Server {
     session: Mutex<Option<Arc<Session>>>,
 }
 
-enum Place {
-    Url(Clients),
-    Command { program: String, args: Vec<String> },
-}
-
 struct Session {
     service: RunningService<RoleClient, ClientConfig>,
     /// Ended when the session is dropped.
@@ -62,11 +60,7 @@ impl Server {
     /// # Errors
     /// A message for the operator.
     pub fn new(target: &McpTarget, max: usize) -> Result<Self, String> {
-        let place = match target {
-            McpTarget::Url(target) => Place::Url(Clients::new(target)?),
-            McpTarget::Command { program, .. } if program.is_empty() => return Err("the command is empty".into()),
-            McpTarget::Command { program, args } => Place::Command { program: program.clone(), args: args.clone() },
-        };
+        let place = Place::new(target)?;
         Ok(Self { place, max, session: Mutex::new(None) })
     }
 
@@ -136,32 +130,10 @@ impl Server {
     }
 
     async fn connect(&self) -> Result<Session, Unsent> {
-        let client = ClientConfig::new(
-            ClientCapabilities::default(),
-            Implementation::new("pointsman", env!("CARGO_PKG_VERSION")),
-        );
-        match &self.place {
-            Place::Url(clients) => {
-                let mut config = StreamableHttpClientTransportConfig::with_uri(clients.base.as_str())
-                    .max_sse_event_size(self.max + FRAME)
-                    .max_json_response_size(self.max + FRAME);
-                // A session that expired means that nothing was run; the next call makes a new one.
-                config.reinit_on_expired_session = false;
-                let transport = StreamableHttpClientTransport::with_client(clients.kept.clone(), config);
-                let service = client.serve(transport).await.map_err(|error| refused(&error))?;
-                Ok(Session { service, _child: None })
-            }
-            Place::Command { program, args } => {
-                let (mut child, input, output) = spawn(program, args).ok_or(Unsent::Connect)?;
-                let transport = (Bounded::new(output, self.max + FRAME), input);
-                match client.serve(transport).await {
-                    Ok(service) => Ok(Session { service, _child: Some(child) }),
-                    Err(error) => {
-                        let _ = child.start_kill();
-                        Err(refused(&error))
-                    }
-                }
-            }
+        match self.place.open(open::ourselves(), self.max + FRAME, None).await {
+            Ok(Opened { service, child }) => Ok(Session { service, _child: child }),
+            Err(Closed::Start(_)) => Err(Unsent::Connect),
+            Err(Closed::Refused(error)) => Err(refused(&error)),
         }
     }
 
@@ -183,22 +155,6 @@ fn refused(error: &ClientInitializeError) -> Unsent {
         _ => false,
     };
     if private { Unsent::Private } else { Unsent::Connect }
-}
-
-/// Starts a program; what it says on its error stream is nobody's.
-fn spawn(program: &str, args: &[String]) -> Option<(Child, tokio::process::ChildStdin, tokio::process::ChildStdout)> {
-    let mut child = Command::new(program)
-        .args(args)
-        .env_clear()
-        .env("PATH", PATH)
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::null())
-        .kill_on_drop(true)
-        .spawn()
-        .ok()?;
-    let (input, output) = (child.stdin.take()?, child.stdout.take()?);
-    Some((child, input, output))
 }
 
 /// A request that is under way. Dropped before its answer, it tells the server that nobody waits any longer.

@@ -8,7 +8,7 @@ mod attempt;
 mod client;
 mod http;
 mod line;
-mod mcp;
+pub mod mcp;
 mod metrics;
 mod request;
 mod retry;
@@ -63,8 +63,8 @@ pub struct HttpTarget {
 pub enum McpTarget {
     /// Streamable HTTP.
     Url(HttpTarget),
-    /// A program that speaks over its standard streams.
-    Command { program: String, args: Vec<String> },
+    /// A program that speaks over its standard streams. Of our environment it gets the variables in `env` alone.
+    Command { program: String, args: Vec<String>, env: Vec<(String, Secret)> },
 }
 
 /// A value that is never shown.

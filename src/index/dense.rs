@@ -3,6 +3,7 @@
 //! Owns: which of the two answers, and the promise that no row is lost: what the graph cannot vouch for is scanned.
 //! Does not know: how a graph is walked ([`super::graph`]).
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use super::graph::{Found, Graph};
@@ -79,12 +80,27 @@ impl DenseIndex {
         if settings.mode == Mode::Hnsw {
             return Self::build(rows, settings);
         }
-        let mut index = Self::scan(rows)?;
-        if settings.asks_for_graph(index.len()) {
-            let graph = earlier.and_then(|earlier| earlier.graph.as_ref()).map(|graph| graph.adopted(&index.rows));
-            index.graph = graph.filter(Graph::holds_most).map(Arc::new);
-        }
-        Ok(index)
+        let index = Self::scan(rows)?;
+        Ok(match earlier {
+            Some(earlier) => index.adopting(earlier, settings),
+            None => index,
+        })
+    }
+
+    /// The same rows with the graph of `earlier`, if one is asked for and that one holds most of them.
+    #[must_use]
+    pub fn adopting(&self, earlier: &Self, settings: &Settings) -> Self {
+        let graph = earlier.graph.as_ref().filter(|_| settings.asks_for_graph(self.len()));
+        let graph = graph.map(|graph| graph.adopted(&self.rows)).filter(Graph::holds_most);
+        Self { graph: graph.map(Arc::new), ..self.clone() }
+    }
+
+    /// Whether most rows are those of `other`: the very same vectors, not only equal ones.
+    pub fn shares_most_rows(&self, other: &Self) -> bool {
+        let there: HashSet<usize> = other.rows.iter().map(Vector::address).collect();
+        let shared = self.rows.iter().filter(|row| there.contains(&row.address())).count();
+        // As for taking over a graph that is built.
+        self.len() - shared < shared / 2
     }
 
     fn scan(rows: Vec<Vector>) -> Result<Self, IndexError> {

@@ -85,10 +85,14 @@ impl Graph {
 
     /// The same points for other rows: vectors that are gone stand for none, new ones are outside.
     pub(super) fn adopted(&self, rows: &[Vector]) -> Self {
+        let Points { vectors, row, by_print, .. } = &*self.points;
+        // Most rows are the very vectors the graph was built for: a look at where they are saves hashing them.
+        let here: HashMap<usize, usize> =
+            row.iter().enumerate().map(|(point, row)| (vectors[*row].address(), point)).collect();
         let mut rows_of = vec![Vec::new(); self.rows_of.len()];
         let mut outside = Vec::new();
         for (row, vector) in rows.iter().enumerate() {
-            match self.points.by_print.get(&print(vector)) {
+            match here.get(&vector.address()).or_else(|| by_print.get(&print(vector))) {
                 Some(point) => rows_of[*point].push(row),
                 None => outside.push(row),
             }

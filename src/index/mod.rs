@@ -12,9 +12,11 @@ mod rank;
 mod recall;
 #[cfg(test)]
 mod sample;
+mod terms;
 mod walk;
 
 pub use cover::CoverIndex;
 pub use dense::{DenseIndex, IndexError, Mode, Settings};
 pub use lexical::LexicalIndex;
 pub use recall::RecallWatch;
+pub use terms::{Bag, Terms};

@@ -5,10 +5,10 @@ use std::time::Instant;
 
 use super::pending::Pending;
 use super::route::Work;
-use super::{RouteError, Router};
+use super::{RouteError, Router, RunMode};
 use crate::catalog::Tool;
 use crate::decide::handoff::Sentences;
-use crate::decide::llm::{Failed, LlmError, NO_TIME};
+use crate::decide::llm::{Failed, Llm, LlmError, NO_TIME};
 use crate::decide::{self, Answer, Request, Verdict, local};
 use crate::decision::{
     ClarifyOutcome, DecidedBy, Decision, Degraded, DomainScore, HandoffReason, NoToolReason, Outcome, PlannedCall,
@@ -189,9 +189,14 @@ impl Router {
         }
     }
 
+    /// The LLM that may be asked in the mode of this request.
+    pub(super) fn llm_of(&self, work: &Work<'_>) -> Option<&Llm> {
+        self.llm.as_ref().filter(|_| work.mode == RunMode::Normal)
+    }
+
     /// The LLM if one is configured and answers, else the local decider.
     async fn ask_decider(&self, request: &Request<'_>, work: &Work<'_>) -> Result<Answer, RouteError> {
-        let Some(llm) = &self.llm else { return Ok(local::decide(request, &self.settings.local)) };
+        let Some(llm) = self.llm_of(work) else { return Ok(local::decide(request, &self.settings.local)) };
         let deadline = work.deadline;
         // A tenth of the time is kept for the local decider.
         match llm.decide(request, deadline.capped(deadline.remaining().mul_f32(0.9))).await {

@@ -3,11 +3,16 @@
 //! Owns: [`Router`], the request type, start, changes of the catalog.
 //! Does not know: transports, files of settings, exit codes.
 
+mod brake;
 mod change;
+mod history;
 mod invoke;
+mod lint;
+mod live;
 mod make;
 mod observe;
 mod pending;
+mod pins;
 mod route;
 mod shadow;
 mod skeleton;
@@ -23,12 +28,16 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::{Map, Value};
-use tokio::sync::Semaphore;
+use tokio::sync::{Semaphore, watch};
 use tokio_util::task::TaskTracker;
 
 pub use crate::retrieve::Narrowing;
 
+pub use brake::{Brake, BrakeError, ModeSet, RunMode, Standing, Target};
+pub use history::{Cause, Difference, Facts, Kept, Touched, Version};
 pub use invoke::{Answer, InvokeError, Leave, Locale, Outcome, Reported, Which, Wish};
+pub use lint::{Linted, View, counts, severity_name};
+pub use live::{LiveError, LiveSource};
 pub use why::{Arguments, Barrier, Decided, Dropped, Place, Ranked, Why, WhyError};
 
 use crate::cache::DecisionCache;
@@ -40,12 +49,14 @@ use crate::decision::redact::Salt;
 use crate::embed::Encoders;
 use crate::execute::Executors;
 use crate::gate::Gate;
+use crate::registry::lint::Finding;
+use crate::registry::pin::Pins;
 use crate::registry::{Quarantined, Registry};
 use crate::retrieve::{Context, Eligible, Embedded, Fusion, FusionError};
 use crate::rules::Rules;
 use crate::store::Store;
 use crate::text::Query;
-use crate::types::{Candidate, Confidence, Problem, ToolId, Turn};
+use crate::types::{Candidate, CatalogVersion, Confidence, Problem, ToolId, Turn};
 
 /// What a caller asks.
 #[derive(Debug, Clone, Default)]
@@ -93,18 +104,30 @@ pub struct Change {
     pub rules_version: String,
     /// Texts that had to be embedded anew.
     pub embedded_texts: usize,
+    /// Errors and warnings on the added and changed cards; a notice says how many were left out.
+    pub findings: Vec<Finding>,
+    /// Tools for which a change waits for approval.
+    pub held: Vec<ToolId>,
 }
 
 #[derive(Debug, Clone)]
 pub struct Settings {
     /// Registry files.
     pub registries: Vec<PathBuf>,
+    /// Servers whose tools are served besides.
+    pub live: Vec<LiveSource>,
     /// Any quarantined card fails the start.
     pub strict: bool,
     /// SQLite file for embeddings and `Put` cards; in memory when absent.
     pub store: Option<PathBuf>,
-    /// Serve the cards that were `Put` earlier besides those of the files.
+    /// Serve the cards that were `Put` earlier besides those of the files, and keep to the brakes and the mode that were
+    /// set.
     pub stored_cards: bool,
+    /// Versions of the catalog that are kept in the store. With 0 nothing is kept of what is served, no change is held
+    /// and no last good catalog is served: for runs that are over after one request.
+    pub history: usize,
+    /// Whose changes of served cards wait for approval.
+    pub pins: Pins,
     pub embed: crate::embed::Settings,
     /// Serve with words alone when the encoders cannot be loaded.
     pub allow_lexical_only: bool,
@@ -133,11 +156,20 @@ pub struct Settings {
     pub extra_examples: BTreeMap<String, Vec<String>>,
 }
 
+impl Settings {
+    /// Whether what is served is written down, and what was served before counts.
+    fn keeps_history(&self) -> bool {
+        self.stored_cards && self.history > 0
+    }
+}
+
 /// Why the router cannot start or a change is refused.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
     #[error(transparent)]
     Registry(#[from] crate::registry::RegistryError),
+    #[error(transparent)]
+    Live(#[from] LiveError),
     #[error("{} tool cards are quarantined and `strict` is set; fix them or start without it:{}", .0.len(), list(.0))]
     Strict(Vec<Quarantined>),
     /// A tenant's administrator named cards that are not the tenant's alone.
@@ -146,6 +178,15 @@ pub enum StartError {
     /// A tenant's administrator put a card that says what only the operator may.
     #[error("card `{name}`: only the operator may set `{field}`")]
     Operators { name: String, field: &'static str },
+    /// `kept`: the oldest and the newest that can be named.
+    #[error("there is no version `{asked}`; {}", range(.kept.as_ref()))]
+    NoSuchVersion { asked: String, kept: Option<(CatalogVersion, CatalogVersion)> },
+    /// A version that is kept holds a card that this program cannot read.
+    #[error("version {version} cannot be served again: its card of `{tool}` cannot be read")]
+    Unreadable { version: CatalogVersion, tool: String },
+    /// Nothing of this name and hash waits for approval.
+    #[error("no such change waits for approval: {}", few(.names))]
+    NotHeld { names: Vec<String> },
     #[error(transparent)]
     Embed(#[from] crate::embed::EmbedError),
     #[error(transparent)]
@@ -169,6 +210,13 @@ pub enum StartError {
     /// A background task did not finish.
     #[error("interrupted")]
     Interrupted(#[from] tokio::task::JoinError),
+}
+
+fn range(kept: Option<&(CatalogVersion, CatalogVersion)>) -> String {
+    match kept {
+        Some((oldest, newest)) => format!("{oldest} to {newest} are kept"),
+        None => "none is kept".to_owned(),
+    }
 }
 
 fn few(names: &[String]) -> String {
@@ -221,6 +269,10 @@ pub struct Reading {
 pub struct Router {
     settings: Settings,
     catalogs: CatalogHandle<Rules>,
+    live: live::LiveSources,
+    lints: lint::Lints,
+    /// For those who watch.
+    versions: watch::Sender<Arc<Version>>,
     encoders: Arc<Encoders>,
     store: Arc<Store>,
     llm: Option<Llm>,
@@ -228,6 +280,7 @@ pub struct Router {
     fusion: BTreeMap<String, Fusion>,
     models: Models,
     cache: DecisionCache,
+    brakes: brake::Brakes,
     pending: pending::PendingCalls,
     log: DecisionLog,
     salt: Salt,
@@ -257,6 +310,7 @@ impl Router {
 
     /// Writes out what is buffered. Idempotent.
     pub async fn shutdown(self: &Arc<Self>) {
+        self.live.stop();
         let router = Arc::clone(self);
         if tokio::task::spawn_blocking(move || router.log.close()).await.is_err() {
             tracing::error!("the decision log could not be closed");

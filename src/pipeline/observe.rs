@@ -2,10 +2,10 @@
 
 use std::time::Instant;
 
-use super::RouteRequest;
 use super::route::Work;
+use super::{RouteRequest, RunMode};
 use crate::cache::Lookup;
-use crate::decision::{DecidedBy, Decision, NoToolReason, Outcome, Stage, Timings, TokenUse, Trace};
+use crate::decision::{DecidedBy, Decision, Degraded, NoToolReason, Outcome, Stage, Timings, TokenUse, Trace};
 use crate::telemetry::names;
 use crate::types::{Confidence, DecisionId};
 
@@ -58,6 +58,21 @@ pub(super) fn answered_from_cache(decision: &mut Decision, lookup: Lookup, look_
             decision.tokens = TokenUse::default();
             decision.trace.llm_calls = 0;
         }
+    }
+}
+
+const NOTE_DISABLED: &str = "tools are left out: an operator has disabled them, or one that they need";
+
+/// Says in a decision what an operator has in force. `holds`: it left out tools that this caller could have had.
+pub(super) fn tell_brake(decision: &mut Decision, holds: bool, mode: RunMode) {
+    if holds {
+        decision.degraded.insert(Degraded::DisabledTools);
+        decision.trace.notes.push(NOTE_DISABLED.into());
+    }
+    match mode {
+        RunMode::Normal => {}
+        RunMode::LocalOnly => drop(decision.degraded.insert(Degraded::LocalOnly)),
+        RunMode::RulesOnly => drop(decision.degraded.insert(Degraded::RulesOnly)),
     }
 }
 

@@ -6,10 +6,12 @@ use std::time::Instant;
 
 use serde_json::Value;
 
+use super::brake::Held;
 use super::make;
-use super::observe::{answered_from_cache, nothing_eligible, observe, trace_id};
+use super::observe::{answered_from_cache, nothing_eligible, observe, tell_brake, trace_id};
 use super::pending::Pending;
-use super::{FirstChoice, Ranking, Reading, RouteError, RouteRequest, Router};
+use super::skeleton::Ruled;
+use super::{FirstChoice, Ranking, Reading, RouteError, RouteRequest, Router, RunMode};
 use crate::cache::{Key, KeyParts};
 use crate::catalog::{Catalog, Serving};
 use crate::decide::confidence::Model;
@@ -37,6 +39,10 @@ pub(super) struct Work<'a> {
     pub query: Query,
     pub history: &'a [Turn],
     pub eligible: Eligible,
+    /// What would be eligible if it were not out of service.
+    pub held: Held,
+    /// One mode for the whole request.
+    pub mode: RunMode,
     /// Where a rule narrowed the choice.
     pub within: Option<Within>,
     /// The rule that narrowed; empty when none did.
@@ -171,9 +177,13 @@ impl Router {
         let mut work = self.begin(self.catalogs.load(), request, caller, deadline)?;
         let (id, query, history_turns) = (work.id, work.query.clone(), work.history.len());
         let rules_on = work.rules().is_on();
+        let (holds, mode) = (!work.held.is_empty(), work.mode);
         tracing::Span::current().record("trace_id", trace_id(request, id));
         let normalised = started.elapsed();
-        let ruled = self.apply_rules(&mut work);
+        let ruled = match self.refused_question(&work) {
+            Some(refusal) => Ruled { decision: Some(Box::new(refusal)), shadow: None },
+            None => self.apply_rules(&mut work),
+        };
         let ruling = started.elapsed() - normalised;
         let shadow = ruled.shadow.map(|open| self.start_shadow(&work, open));
         let mut decision = match ruled.decision {
@@ -182,6 +192,8 @@ impl Router {
         };
         decision.id = id;
         decision.trace_id = trace_id(request, id);
+        // Of this moment, so not of a decision that was stored: the next request may come at another.
+        tell_brake(&mut decision, holds, mode);
         if let Some(shadow) = shadow {
             self.compare_shadow(shadow, &mut decision, deadline).await;
         }
@@ -232,6 +244,7 @@ impl Router {
             degraded.insert(Degraded::TruncatedHistory);
         }
         let eligible = retrieve::eligible(&serving.catalog, caller, &request.narrowing, history);
+        let (eligible, held) = self.in_service(&serving.catalog, eligible, history);
         let eligible = self.available(&serving.catalog, eligible, &mut degraded);
         query.read_as(serving.catalog.typed.read(&query, &|position| eligible.contains(position)));
         query.across = query.language == Language::En && serving.catalog.chinese;
@@ -240,7 +253,7 @@ impl Router {
             degraded.insert(Degraded::UnsupportedLanguage);
         }
         let (id, rule) = (DecisionId::generate(), String::new());
-        let (within, states) = (None, Vec::new());
+        let (within, states, mode) = (None, Vec::new(), self.mode());
         let (evidence, model) = (Evidence::default(), Model::WORDS);
         Ok(Work {
             id,
@@ -250,6 +263,8 @@ impl Router {
             query,
             history,
             eligible,
+            held,
+            mode,
             within,
             rule,
             states,
@@ -287,7 +302,7 @@ impl Router {
         let request = work.request;
         let usable = self.cache.enabled() && !request.no_cache && work.history.is_empty() && request.pending.is_none();
         usable.then(|| {
-            let decider = self.llm.as_ref().map_or_else(|| "local".to_owned(), decide::llm::Llm::fingerprint);
+            let decider = self.llm_of(work).map_or_else(|| "local".to_owned(), decide::llm::Llm::fingerprint);
             Key::of(&KeyParts {
                 tenant: &work.caller.tenant,
                 eligible: work.catalog().fingerprint(work.eligible.positions()),

@@ -6,13 +6,15 @@ use std::sync::Arc;
 
 use super::Router;
 use super::make::{Shown, decision, request};
+use super::observe::nothing_eligible;
 use super::pending::Pending;
 use super::route::Work;
+use super::{RunMode, brake};
 use crate::decide::handoff::Sentences;
 use crate::decide::{self, Answer, Verdict, local};
-use crate::decision::{DecidedBy, Decision, HandoffReason, NoToolReason, Timings};
+use crate::decision::{DecidedBy, Decision, HandoffReason, NoToolReason, Outcome, Timings};
 use crate::retrieve::{Eligible, Within};
-use crate::rules::{Action, Mode, Ruling, Situation};
+use crate::rules::{Action, Mode, RULES_ALONE, Ruling, Situation};
 use crate::types::{Candidate, Confidence, Score, ToolId};
 
 /// Longest answer, in characters beside its ids, that can only be one to the question that is open.
@@ -46,13 +48,14 @@ impl Router {
         let serving = Arc::clone(&work.serving);
         let (catalog, rules) = (&serving.catalog, &serving.beside);
         let sentences = &self.settings.handoff;
-        if !rules.is_on() && !rules.modes.withhold() {
+        let modes = if work.mode == RunMode::RulesOnly { &RULES_ALONE } else { &rules.modes };
+        if !rules.is_on() && !modes.withhold() {
             return Ruled { decision: None, shadow: None };
         }
         let session = &work.request.session_state;
         let situation = Situation { query: &work.query, history: work.history, session };
         let states = rules.states(&situation);
-        let mode_of = |position: usize| rules.modes.of(catalog.tools[position].card.domain.as_deref());
+        let mode_of = |position: usize| modes.of(catalog.tools[position].card.domain.as_deref());
         if let Some(open) = &states.open {
             work.eligible = work.eligible.only(|position| open.contains(catalog.tools[position].id()));
         }
@@ -64,7 +67,7 @@ impl Router {
         let resumed = self.resumed(work);
         // An id that answers our own question is no request for something else.
         let answers = resumed.is_some() && !work.query.slots.is_empty();
-        let mut fired = rules.rulings(&situation).filter_map(|ruling| {
+        let mut fired = rules.rulings(&situation, modes).filter_map(|ruling| {
             if answers && matches!(ruling.action, Action::Pin { .. } | Action::Narrow { .. }) {
                 return None;
             }
@@ -76,7 +79,7 @@ impl Router {
         let had_any = !work.eligible.is_empty();
         match fired {
             Some((rule, domain, Followed::Answer(answer, tool))) => {
-                let shadow = (rules.modes.of(domain.as_deref()) == Mode::Shadow)
+                let shadow = (modes.of(domain.as_deref()) == Mode::Shadow)
                     .then(|| Open { eligible: shadowed, domain: domain.unwrap_or_else(|| NO_DOMAIN.into()) });
                 work.rule = rule;
                 Ruled { decision: Some(Box::new(by_rule(work, *answer, tool, sentences))), shadow }
@@ -105,6 +108,26 @@ impl Router {
                 Ruled { decision: silent, shadow }
             }
         }
+    }
+
+    /// The refusal of a turn that answers an open question about a tool that is out of service by now. A turn that fills
+    /// nothing of it is a request like any other.
+    pub(super) fn refused_question(&self, work: &Work<'_>) -> Option<Decision> {
+        let pending: Pending = self.pending_of(work)?.ok()?;
+        let position = work.catalog().position(&pending.tool)?;
+        let hold = work.held.get(position)?;
+        let tool = &work.catalog().tools[position];
+        let (tools, candidates) = ([tool], [candidate(tool.id())]);
+        let request = request(work, &tools, &candidates);
+        if local::resume(tool, &pending.arguments, &pending.missing, &request, true).filled == 0 {
+            return None;
+        }
+        let chinese = work.query.language.prefers_chinese();
+        let problem = brake::refusal(tool.id(), hold, self.brakes.now(), true, chinese);
+        let mut decision = nothing_eligible(work);
+        decision.outcome = Outcome::NoTool { reason: NoToolReason::Disabled };
+        decision.trace.refused = Some(problem);
+        Some(decision)
     }
 
     /// The open call with what this turn adds to it, if the turn can only be an answer to its question.
@@ -144,7 +167,11 @@ fn by_rule(work: &Work<'_>, answer: Answer, tool: Option<ToolId>, sentences: &Se
 
 /// No rule says anything, and nobody else may choose.
 fn silent(work: &Work<'_>, sentences: &Sentences) -> Decision {
-    let verdict = Verdict::NoTool(NoToolReason::NothingFits);
+    let verdict = Verdict::NoTool(match work.mode {
+        RunMode::Normal | RunMode::LocalOnly => NoToolReason::NothingFits,
+        // Nothing was looked at: what a caller says to its user should not be that nothing fits.
+        RunMode::RulesOnly => NoToolReason::NotAllowedDegraded,
+    });
     let mut answer = Answer { decided_by: DecidedBy::Rule, ..Answer::local(verdict, Confidence::new(SILENT)) };
     answer.notes.push("no rule fires, and only rules may choose here".into());
     by_rule(work, answer, None, sentences)

@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use super::change::{Next, RulesFrom, StoreChange, storable};
+use super::change::{How, Next, StoreChange, storable};
+use super::history::Cause;
 use super::{Change, Router, StartError};
 use crate::registry::{self, Registry};
 use crate::store::{Store, StoreError};
@@ -24,7 +25,7 @@ impl Router {
         let names: BTreeSet<String> = cards.iter().filter_map(name_of).map(str::to_owned).collect();
         let router = Arc::clone(self);
         let next = move |current| put_own(current, &tenant, cards, &router.store);
-        let change = self.publish(RulesFrom::Memory, next).await?;
+        let change = self.publish(How::called_by_others(Cause::Put), next).await?;
         Ok(of_tenant(change, &names, true))
     }
 
@@ -36,7 +37,8 @@ impl Router {
     pub async fn delete_for(self: &Arc<Self>, tenant: String, names: Vec<String>) -> Result<Change, StartError> {
         let set: BTreeSet<String> = names.into_iter().collect();
         let wanted = set.clone();
-        let change = self.publish(RulesFrom::Memory, move |current| delete_own(current, &tenant, &wanted)).await?;
+        let next = move |current| delete_own(current, &tenant, &wanted);
+        let change = self.publish(How::called_by_others(Cause::Delete), next).await?;
         Ok(of_tenant(change, &set, false))
     }
 }
@@ -131,13 +133,15 @@ fn taken(current: &Registry, tenant: &str, cards: &[Value], store: &Store) -> Re
 
 /// What of a change its tenant may read.
 fn of_tenant(mut change: Change, names: &BTreeSet<String>, put: bool) -> Change {
-    for list in [&mut change.added, &mut change.changed, &mut change.removed] {
+    for list in [&mut change.added, &mut change.changed, &mut change.removed, &mut change.held] {
         list.retain(|id| names.contains(id.as_str()));
     }
     // After a put these are of this call alone; after a delete they are whoever's.
     change.quarantined.retain(|card| put && card.source == registry::PUT);
+    change.findings.retain(|finding| names.contains(&finding.tool));
     let is_theirs = |notice: &String| {
-        notice.contains(" of the names given ") || names.iter().any(|name| notice.contains(&format!("`{name}`")))
+        let about_the_call = [" of the names given ", "`Lint`"].iter().any(|words| notice.contains(words));
+        about_the_call || names.iter().any(|name| notice.contains(&format!("`{name}`")))
     };
     change.notices.retain(is_theirs);
     change
@@ -146,6 +150,7 @@ fn of_tenant(mut change: Change, names: &BTreeSet<String>, put: bool) -> Change 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::store::CardsChange;
     use crate::types::ToolId;
 
     fn card(name: &str) -> Value {
@@ -167,7 +172,10 @@ mod tests {
         let stored = |name: &str, card: Value| (name.to_owned(), card.to_string());
         let of = |tenant: &str| json!({"name": "x", "tenants": [tenant]});
         store
-            .change_cards(&[stored("报表", of("globex")), stored("shared", json!({})), stored("own", of("acme"))], &[])
+            .change_cards(&CardsChange {
+                put: &[stored("报表", of("globex")), stored("shared", json!({})), stored("own", of("acme"))],
+                ..CardsChange::default()
+            })
             .unwrap();
         for name in ["报表", "shared"] {
             let refused = put(Registry::default(), "acme", name, &store);

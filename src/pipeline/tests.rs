@@ -8,10 +8,13 @@ use super::*;
 /// Words alone, everything in memory.
 fn settings() -> Settings {
     Settings {
+        live: Vec::new(),
         registries: Vec::new(),
         strict: false,
         store: None,
         stored_cards: true,
+        history: 20,
+        pins: crate::registry::pin::Pins::All,
         embed: crate::embed::Settings {
             models_dir: "models".into(),
             encoders: Vec::new(),
@@ -96,4 +99,61 @@ async fn what_is_kept_is_what_is_served() {
     assert_eq!(stored(&router), [("d".to_owned(), 3)]);
     assert_eq!(router.registry().1.cards.len(), 1);
     assert_eq!(router.reload().await.unwrap().removed.len(), 0);
+}
+
+async fn open_tools(router: &Arc<Router>, history: &[Value]) -> Vec<String> {
+    let turn = |content: &Value| Turn { role: crate::types::Role::Tool, content: content.to_string() };
+    let history = history.iter().map(turn).collect();
+    let request = RouteRequest { utterance: "a b c d".into(), history, ..RouteRequest::default() };
+    let deadline = crate::types::Deadline::after(Duration::from_secs(5));
+    let ranking = router.rank(&request, &crate::types::Caller::local(), deadline).await.unwrap();
+    let mut names: Vec<String> = ranking.candidates.iter().map(|candidate| candidate.tool.to_string()).collect();
+    names.sort();
+    names
+}
+
+#[tokio::test]
+async fn what_needs_a_disabled_tool_rests_with_it_however_indirectly() {
+    let router = Router::start(settings(), &|_, _| ()).await.unwrap();
+    let cards = [
+        card("a", 1, json!({"requires": ["b"]})),
+        card("b", 1, json!({"requires": ["c"]})),
+        card("c", 1, json!({})),
+        card("d", 1, json!({})),
+    ];
+    router.put(cards.into()).await.unwrap();
+    assert_eq!(open_tools(&router, &[]).await, ["a", "b", "c", "d"]);
+    let disable = async |name: &str, until| {
+        let target = Target::Tool(name.into());
+        router.disable(target, "坏了".into(), until, "op".into()).await
+    };
+    disable("c", None).await.unwrap();
+    assert_eq!(open_tools(&router, &[]).await, ["d"]);
+    // What the conversation holds already is needed no more; what failed is no result.
+    assert_eq!(open_tools(&router, &[json!({"tool": "c", "ok": true, "data": {}})]).await, ["a", "b", "d"]);
+    assert_eq!(open_tools(&router, &[json!({"tool": "c", "ok": false, "error": "x"})]).await, ["d"]);
+    assert_eq!(open_tools(&router, &[json!({"tool": "b", "ok": true, "data": {}})]).await, ["a", "d"]);
+    router.enable(Target::Tool("c".into())).await.unwrap();
+    assert_eq!(open_tools(&router, &[]).await, ["a", "b", "c", "d"]);
+
+    // A new end replaces the old one, and one that is past does not count.
+    disable("c", Some(crate::types::UnixMs(1))).await.unwrap();
+    assert_eq!(open_tools(&router, &[]).await, ["a", "b", "c", "d"]);
+    assert!(matches!(disable("x", None).await, Err(BrakeError::Unknown { .. })));
+    assert!(matches!(router.enable(Target::Source("c".into())).await, Err(BrakeError::NotDisabled { .. })));
+}
+
+#[tokio::test]
+async fn what_is_measured_knows_no_brake() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = Some(folder.path().join("store.db"));
+    let router = Router::start(Settings { store: store.clone(), ..settings() }, &|_, _| ()).await.unwrap();
+    router.put(vec![card("a", 1, json!({}))]).await.unwrap();
+    router.disable(Target::Tool("a".into()), "x".into(), None, "op".into()).await.unwrap();
+    router.set_mode(ModeSet { mode: RunMode::RulesOnly, ..ModeSet::default() }).await.unwrap();
+    for (stored_cards, brakes, mode) in [(true, 1, RunMode::RulesOnly), (false, 0, RunMode::Normal)] {
+        let settings = Settings { store: store.clone(), stored_cards, ..settings() };
+        let router = Router::start(settings, &|_, _| ()).await.unwrap();
+        assert_eq!((router.standing().brakes.len(), router.mode()), (brakes, mode));
+    }
 }

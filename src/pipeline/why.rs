@@ -79,9 +79,10 @@ pub struct Why {
 /// An obstacle in words a reader can act on.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Barrier {
-    /// `tenant`, `scope`, `domain`, `tag`, `only` or `preview`.
+    /// `tenant`, `scope`, `domain`, `tag`, `only`, `preview` or `disabled`.
     pub kind: &'static str,
-    /// The tenants the tool is for, the scope that is missing, the domain or tags the tool has, the preview that has not run.
+    /// The tenants the tool is for, the scope that is missing, the domain or tags the tool has, the preview that has not
+    /// run, why it is disabled.
     pub value: String,
 }
 
@@ -155,7 +156,8 @@ impl Router {
         let mut work = self.begin(serving, &request, caller, deadline)?;
         let position = catalog.position(&id).filter(|position| work.eligible.contains(*position));
         let Some(position) = position else {
-            let obstacles = barriers(&catalog, &id, caller, &work);
+            let mut obstacles = barriers(&catalog, &id, caller, &work);
+            obstacles.extend(self.brake_of(&catalog, &id, &work));
             let dropped = Some(Dropped::Eligibility);
             return Ok(Why { tool: id, dropped, obstacles, rank: None, decider: None, arguments: None });
         };
@@ -167,6 +169,16 @@ impl Router {
         let (decider, arguments) = shortlisted.unzip();
         let dropped = dropped(&id, &decision, &rank, on_list);
         Ok(Why { tool: id, dropped, obstacles: Vec::new(), rank: Some(rank), decider, arguments })
+    }
+
+    /// What an operator has put in the way.
+    fn brake_of(&self, catalog: &Catalog, id: &ToolId, work: &Work<'_>) -> Option<Barrier> {
+        let position = catalog.position(id)?;
+        let of_card = || self.hold(&catalog.tools[position].card, &catalog.registry);
+        let hold = work.held.get(position).cloned().or_else(of_card)?;
+        let reason = hold.brake.reason.clone();
+        let value = hold.needs.map_or_else(|| reason.clone(), |needed| format!("needs {needed}: {reason}"));
+        Some(Barrier { kind: "disabled", value })
     }
 
     /// The ranking of every eligible tool with its parts.

@@ -45,6 +45,8 @@ const MAX_NAME_BYTES: usize = 256;
 const MAX_RELAXED: usize = 16;
 /// Longer texts are documents, not descriptions.
 const MAX_TEXT_BYTES: usize = 32 * 1024;
+/// Values in one card: far more than the largest real schema has.
+const MAX_VALUES: usize = 100_000;
 
 /// A card read from one entry.
 #[derive(Debug)]
@@ -64,6 +66,10 @@ pub(super) struct Remarks {
     pub unknown: Vec<String>,
     /// Parts of a flat card's schema that cannot be applied and were left out: pointer and reason.
     pub relaxed: Vec<(String, String)>,
+    /// What the translation of an imported card left out or changed: pointer and words.
+    pub notes: Vec<(String, String)>,
+    /// What an imported card leaves open of what the owner of a native one has to state.
+    pub unstated: Vec<&'static str>,
 }
 
 impl Entry {
@@ -74,10 +80,10 @@ impl Entry {
 
 /// Reads one entry; `source` becomes the card's source.
 pub(super) fn read(raw: RawCard, format: Format, source: &str) -> Entry {
-    let RawCard { value, lines, position, flaws } = raw;
+    let RawCard { value, lines, position, flaws, notes } = raw;
     let unreadable = flaws.iter().any(|flaw| flaw.pointer.is_empty());
     let mut report = Report::new(&lines, flaws);
-    let mut remarks = Remarks::default();
+    let mut remarks = Remarks { notes, ..Remarks::default() };
     let mut name = None;
     let mut card = None;
     match &value {
@@ -107,9 +113,13 @@ fn read_card(
     report: &mut Report<'_>,
     remarks: &mut Remarks,
 ) -> ToolCard {
-    if format == Format::Native {
+    match format {
+        Format::Native => check_stated(fields, report),
+        Format::Imported => remarks.unstated.extend(unstated(fields).map(|(key, _)| key)),
+        Format::Flat => {}
+    }
+    if format != Format::Flat {
         remarks.unknown.extend(fields.unknown(&KEYS).cloned());
-        check_stated(fields, report);
     }
     let side_effect = fields.choice(report, "side_effect", &SideEffect::NAMES, SideEffect::parse);
     let class = side_effect.unwrap_or(SideEffect::Destructive);
@@ -141,24 +151,29 @@ fn read_card(
         run: None,
         tenants: fields.texts(report, "tenants").unwrap_or_default(),
     };
-    // A card that somebody else exported has no say in which of our targets is called.
-    if format == Format::Native {
+    // A card that somebody else exported has no say in which of our targets is called. That of an imported one is the
+    // operator's: no form that is translated has the key.
+    if format != Format::Flat {
         card.run = run::read(fields, &card.parameters, report, &mut remarks.unknown);
     }
     card
 }
 
-/// What only the owner of a tool can know has to be said.
+/// What only the owner of a tool can know, and what to state.
+const STATED: [(&str, &str); 4] = [
+    ("description", "what the tool does"),
+    ("side_effect", "one of read, write, destructive"),
+    ("timeout_ms", "how long a call may take, in milliseconds"),
+    ("permissions", "the scopes a caller needs, [] for none"),
+];
+
+fn unstated(fields: &Fields<'_>) -> impl Iterator<Item = (&'static str, &'static str)> {
+    STATED.into_iter().filter(|(key, _)| fields.get(key).is_none())
+}
+
 fn check_stated(fields: &Fields<'_>, report: &mut Report<'_>) {
-    for (key, expected) in [
-        ("description", "what the tool does"),
-        ("side_effect", "one of read, write, destructive"),
-        ("timeout_ms", "how long a call may take, in milliseconds"),
-        ("permissions", "the scopes a caller needs, [] for none"),
-    ] {
-        if fields.get(key).is_none() {
-            fields.missing(report, key, expected);
-        }
+    for (key, expected) in unstated(fields) {
+        fields.missing(report, key, expected);
     }
 }
 
@@ -262,7 +277,7 @@ fn read_confirmation(fields: &Fields<'_>, report: &mut Report<'_>, unknown: &mut
 
 /// The argument schema with `type: object` at its root, which is what arguments always are.
 ///
-/// The owner of a native card can mend it. A flat one was mostly exported by somebody else, so what cannot be applied in
+/// The owner of a native card can mend it. Other ones were mostly exported by somebody else, so what cannot be applied in
 /// its schema is left out instead.
 fn read_parameters(
     fields: &Fields<'_>,
@@ -291,7 +306,7 @@ fn read_parameters(
     let mut schema = Value::Object(schema);
     while let Err(error) = ArgumentSchema::compile(&schema) {
         let pointer = format!("/parameters{}", error.pointer);
-        let leave_out = format == Format::Flat && relaxed.len() < MAX_RELAXED;
+        let leave_out = format.is_lenient() && relaxed.len() < MAX_RELAXED;
         if leave_out && remove(&mut schema, &error.pointer) {
             relaxed.push((pointer, error.message));
         } else {
@@ -321,9 +336,26 @@ fn parse_execution(name: &str) -> Option<Execution> {
     }
 }
 
-/// Reports texts that are too long; false if the card cannot be read at all: nested too deeply, or with endless keys.
+/// Reports texts that are too long; false if the card cannot be read at all: nested too deeply, with endless keys or
+/// without end.
 fn within_bounds(card: &Value, report: &mut Report<'_>) -> bool {
-    bounded(card, &mut String::new(), 1, report)
+    // In a file a card stands in a list in a mapping, and what is read here may be written there.
+    const DEPTH_IN_FILE: usize = 3;
+    if !is_countable(card, &mut { MAX_VALUES }) {
+        report.add("", format!("more than {MAX_VALUES} values in one card"));
+        return false;
+    }
+    bounded(card, &mut String::new(), DEPTH_IN_FILE, report)
+}
+
+fn is_countable(value: &Value, left: &mut usize) -> bool {
+    let Some(rest) = left.checked_sub(1) else { return false };
+    *left = rest;
+    match value {
+        Value::Array(items) => items.iter().all(|item| is_countable(item, left)),
+        Value::Object(map) => map.values().all(|item| is_countable(item, left)),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => true,
+    }
 }
 
 /// One pointer for the whole walk: with one for each value, long keys would multiply with what lies below them.
@@ -361,7 +393,7 @@ mod tests {
     use super::*;
 
     fn read_value(value: Value, format: Format) -> Entry {
-        let raw = RawCard { value, lines: Lines::unknown(), position: "tools/0".into(), flaws: Vec::new() };
+        let raw = RawCard::new(value, Lines::unknown(), "tools/0".into());
         read(raw, format, "test")
     }
 

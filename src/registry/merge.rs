@@ -9,6 +9,7 @@ use serde_json::Value;
 use super::card;
 use super::description;
 use super::import::{self, Format, RawCard, SourceFile};
+use super::listed::{self, Listed};
 use super::positions::Lines;
 use super::scopes::{self, Scopes};
 use super::source::{Placed, References, Settled, dangling, rewrite, settle};
@@ -21,16 +22,18 @@ const MAX_TOOLS: usize = 100_000;
 /// Source of cards that came in calls.
 pub(crate) const PUT: &str = "put";
 
-/// Reads registry files: native (`.yaml`, `.yml`, `.toml`, `.json`) or flat (`.jsonl`). The result does not depend on
-/// the order of `paths`; a file named twice is read once.
+/// Reads registry files, native (`.yaml`, `.yml`, `.toml`, `.json`), flat (`.jsonl`) or of another [kind](super::Kind)
+/// (`.yaml`, `.yml`, `.json`), and adds what live sources listed. The result does not depend on the order of `paths` and
+/// `listed`; a file named twice is read once.
 ///
-/// Files that state the same `registry` name form one source, a flat file is a source of its own. A name that several
-/// sources use is served as `source/name` for each of them, whether or not each of these cards is sound, so that an id
-/// does not move when another card breaks. Names by which a card points to others are replaced by their ids.
+/// Files that state the same `registry` name form one source, any other file is a source of its own, and so is what was
+/// listed under one name. A name that several sources use is served as `source/name` for each of them, whether or not
+/// each of these cards is sound, so that an id does not move when another card breaks. Names by which a card points to
+/// others are replaced by their ids.
 ///
 /// # Errors
 /// [`RegistryError`] when a file cannot be read or parsed at all; a bad card is quarantined instead.
-pub fn load(paths: &[PathBuf]) -> Result<Registry, RegistryError> {
+pub fn load(paths: &[PathBuf], listed: &[Listed]) -> Result<Registry, RegistryError> {
     let mut distinct: BTreeMap<PathBuf, &Path> = BTreeMap::new();
     for path in paths {
         let real = path.canonicalize().map_err(|source| RegistryError::Read { path: path.clone(), source })?;
@@ -41,11 +44,17 @@ pub fn load(paths: &[PathBuf]) -> Result<Registry, RegistryError> {
     for (real, shown) in distinct {
         files.push((real, import::read(shown)?));
     }
-    let found = files.iter().map(|(_, file)| file.cards.len()).sum();
+    combine(files, listed)
+}
+
+/// Files and what was listed together, within the most tools there may be.
+pub(super) fn combine(files: Vec<(PathBuf, SourceFile)>, listed: &[Listed]) -> Result<Registry, RegistryError> {
+    let in_files: usize = files.iter().map(|(_, file)| file.cards.len()).sum();
+    let found = in_files + listed.iter().map(|listed| listed.tools.len()).sum::<usize>();
     if found > MAX_TOOLS {
         return Err(RegistryError::TooMany { found, limit: MAX_TOOLS });
     }
-    Ok(join(group(files)))
+    Ok(join(group(files, listed::files(listed))))
 }
 
 /// Reads native cards that came in a call, each as one entry of `tools` in a registry file. Their source is `put`.
@@ -55,7 +64,7 @@ pub fn load(paths: &[PathBuf]) -> Result<Registry, RegistryError> {
 pub fn from_values(cards: &[Value]) -> Registry {
     let entries = cards.iter().take(MAX_TOOLS).enumerate().map(|(index, value)| {
         let position = format!("tools/{index}");
-        let raw = RawCard { value: whole_numbers(value), lines: Lines::unknown(), position, flaws: Vec::new() };
+        let raw = RawCard::new(whole_numbers(value), Lines::unknown(), position);
         Placed { entry: card::read(raw, Format::Native, PUT), file: PUT.into(), format: Format::Native }
     });
     let mut settled = settle(PUT, entries.collect(), &BTreeSet::new(), References::Later);
@@ -123,6 +132,7 @@ fn attach(base: Registry, put: Registry) -> Registry {
         }
     };
     let mut cards = base.cards.clone();
+    let mut places = base.places.clone();
     let mut quarantined: Vec<Quarantined> = base.quarantined.iter().chain(&put.quarantined).cloned().collect();
     for (id, card) in &put.cards {
         let mut card = ToolCard::clone(card);
@@ -131,6 +141,7 @@ fn attach(base: Registry, put: Registry) -> Registry {
         if unknown.is_empty() {
             rewrite(&mut card, |tool| resolve(tool).unwrap_or_else(|| tool.to_owned()));
             cards.insert(id.clone(), Arc::new(card));
+            places.extend(put.places.get(id).map(|place| (id.clone(), place.clone())));
         } else {
             let problem = |(pointer, message)| CardProblem { pointer, line: None, message };
             let problems = unknown.into_iter().map(problem).collect();
@@ -140,13 +151,23 @@ fn attach(base: Registry, put: Registry) -> Registry {
     let mut notices: Vec<String> = base.notices.iter().chain(&put.notices).cloned().collect();
     let mut known = base.scopes;
     scopes::adopt(&mut known, put.scopes, PUT, &mut notices);
-    Registry { cards, quarantined, notices, scopes: known }
+    Registry { cards, quarantined, notices, scopes: known, places, ..base }
 }
 
-/// Puts files into sources and checks each source.
-fn group(files: Vec<(PathBuf, SourceFile)>) -> Vec<Settled> {
+/// Puts files into sources and checks each source. A live source never shares one with files, even of its name: both are
+/// kept.
+fn group(files: Vec<(PathBuf, SourceFile)>, live: BTreeMap<String, Vec<SourceFile>>) -> Vec<Settled> {
     let mut taken: BTreeSet<String> = files.iter().filter_map(|(_, file)| file.declared.clone()).collect();
     let mut sources: BTreeMap<String, Vec<SourceFile>> = BTreeMap::new();
+    for (name, mut listed) in live {
+        let free = free_name(&name, &taken);
+        if free != name {
+            let notice = format!("a registry file has the name `{name}` as well; this source is called `{free}`");
+            listed.iter_mut().take(1).for_each(|file| file.notices.push(notice.clone()));
+        }
+        taken.insert(free.clone());
+        sources.insert(free, listed);
+    }
     for (real, file) in files {
         let name = file.declared.clone().unwrap_or_else(|| {
             let name = free_name(&derived_name(&real), &taken);
@@ -162,6 +183,7 @@ fn group(files: Vec<(PathBuf, SourceFile)>) -> Vec<Settled> {
             let mut domains = BTreeSet::new();
             let mut notices = Vec::new();
             let mut known = Scopes::new();
+            let imported = files.iter().any(|file| file.format != Format::Native);
             for file in files {
                 let shown = file.path.display().to_string();
                 scopes::adopt(&mut known, file.scopes, &shown, &mut notices);
@@ -176,6 +198,7 @@ fn group(files: Vec<(PathBuf, SourceFile)>) -> Vec<Settled> {
             let mut settled = settle(&name, entries, &domains, References::Inside);
             settled.notices.splice(0..0, notices);
             settled.scopes = known;
+            settled.imported = imported;
             settled
         })
         .collect()
@@ -209,10 +232,14 @@ fn join(sources: Vec<Settled>) -> Registry {
         let id_of = |tool: &str| {
             if prefixed.contains(tool) { format!("{}/{tool}", source.name) } else { tool.to_owned() }
         };
-        for mut card in source.cards {
+        for (mut card, place) in source.cards {
             card.id = ToolId::new(id_of(&card.name));
             rewrite(&mut card, id_of);
+            registry.places.insert(card.id.clone(), place);
             registry.cards.insert(card.id.clone(), Arc::new(card));
+        }
+        if source.imported {
+            registry.imported.insert(source.name.clone());
         }
         registry.quarantined.extend(source.quarantined);
         registry.notices.extend(source.notices);

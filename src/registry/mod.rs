@@ -1,6 +1,7 @@
 //! A set of tool cards: read from files or from calls, checked, one bad card never stopping the others.
 //!
-//! Owns: the native and the flat format, positions in files, quarantine, differences between two sets.
+//! Owns: the native and the flat format, other people's forms and their translation, positions in files, quarantine,
+//! differences between two sets, which changes wait for approval.
 //! Does not know: vectors, indices, or how a changed set gets served.
 
 mod card;
@@ -8,24 +9,36 @@ mod description;
 mod diff;
 mod fields;
 mod import;
+mod imported;
+pub mod lint;
+mod listed;
 mod merge;
+pub mod pin;
+mod place;
 mod positions;
 mod run;
 mod scopes;
 mod source;
+mod widened;
+mod write;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-pub use diff::{Diff, diff};
+pub use diff::{Diff, FieldChange, diff, fields_that_differ};
 pub(crate) use fields::{Fields, Report, kind, shorten};
+pub use import::{Kind, detect};
 pub(crate) use import::{nested_too_deeply, read_yaml};
+pub use imported::{ImportOptions, import, import_text, read_source};
+pub use listed::Listed;
 pub(crate) use merge::PUT;
 pub use merge::{from_values, load, merge, overlay};
+pub use place::Place;
 pub(crate) use positions::{Lines, join};
 pub use scopes::{ScopeInfo, Scopes};
+pub use write::to_yaml;
 
 use crate::tool::ToolCard;
 use crate::types::ToolId;
@@ -40,6 +53,14 @@ pub struct Registry {
     pub notices: Vec<String>,
     /// What the files say about scopes that cards need.
     pub scopes: Scopes,
+    /// Where the cards stand, as far as it is known.
+    pub places: BTreeMap<ToolId, Place>,
+    /// Changes that wait for approval; what they are to replace is in `cards`.
+    pub held: BTreeMap<ToolId, pin::Held>,
+    /// Names of sources that another system exported.
+    pub imported: BTreeSet<String>,
+    /// Why these are the cards that were served last and not those of the files, when they are.
+    pub last_good: Option<String>,
 }
 
 /// A card that is not served.
@@ -77,6 +98,13 @@ pub struct CardProblem {
     /// 1-based line in the file.
     pub line: Option<usize>,
     pub message: String,
+}
+
+impl CardProblem {
+    /// The tool that the card names and nobody knows, if this is what is wrong.
+    pub fn unknown_tool(&self) -> Option<&str> {
+        self.message.strip_prefix(source::UNKNOWN_TOOL)?.split('`').next()
+    }
 }
 
 /// A whole file that cannot be used.

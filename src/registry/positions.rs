@@ -61,6 +61,20 @@ impl Lines {
         }
     }
 
+    /// Its own line; 0 when not known.
+    pub fn at(&self) -> usize {
+        self.at
+    }
+
+    /// Hands out every part below it with its key or index.
+    pub fn each(&self, visit: &mut dyn FnMut(&str, &Self)) {
+        match &self.children {
+            Children::None => {}
+            Children::Items(items) => items.iter().enumerate().for_each(|(nth, item)| visit(&nth.to_string(), item)),
+            Children::Keys(keys) => keys.iter().for_each(|(key, item)| visit(key, item)),
+        }
+    }
+
     fn child(&self, token: &str) -> Option<&Self> {
         match &self.children {
             Children::None => None,

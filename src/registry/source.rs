@@ -1,16 +1,20 @@
 //! One source of cards as a whole: unique names, references that lead somewhere, remarks put together.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use super::card::{self, Entry};
 use super::description;
 use super::import::Format;
+use super::place::Place;
 use super::scopes::Scopes;
 use super::{CardProblem, Quarantined, suggest};
 use crate::tool::ToolCard;
 
 /// Unknown names of one card for which a similar one is looked for.
 const HINTS: usize = 5;
+/// How the problem of a card begins that names a tool nobody knows; the name and a backtick follow.
+pub(super) const UNKNOWN_TOOL: &str = "there is no tool `";
 
 /// An entry and the file it stands in.
 #[derive(Debug)]
@@ -56,13 +60,15 @@ pub(super) enum References {
 #[derive(Debug, Default)]
 pub(super) struct Settled {
     pub name: String,
-    pub cards: Vec<ToolCard>,
+    pub cards: Vec<(ToolCard, Place)>,
     /// Names of all its tools, the quarantined ones included.
     pub names: BTreeSet<String>,
     pub quarantined: Vec<Quarantined>,
     pub notices: Vec<String>,
     /// What its files say about scopes.
     pub scopes: Scopes,
+    /// Some of its cards were exported by another system.
+    pub imported: bool,
 }
 
 /// Checks the entries of one source against each other.
@@ -74,6 +80,8 @@ pub(super) fn settle(
 ) -> Settled {
     let names: BTreeSet<String> = entries.iter().filter_map(|placed| placed.entry.name.clone()).collect();
     let mut notices = unknown_keys(&entries);
+    notices.extend(left_open(&entries));
+    notices.extend(entries.iter().flat_map(noted));
     notices.extend(entries.iter().flat_map(left_out));
     notices.extend(unify_names(&mut entries));
     if references == References::Inside {
@@ -88,7 +96,7 @@ pub(super) fn settle(
             match placed.format {
                 Format::Native if !unknown.is_empty() => placed.fail(unknown),
                 Format::Native => {}
-                Format::Flat => {
+                Format::Flat | Format::Imported => {
                     let place = placed.place();
                     notices
                         .extend(unknown.into_iter().map(|(pointer, message)| format!("{place}: {pointer}: {message}")));
@@ -98,16 +106,22 @@ pub(super) fn settle(
     }
     let mut settled = Settled { name: name.to_owned(), names, notices, ..Settled::default() };
     let mut cards = Vec::new();
+    let mut places = Vec::new();
+    let mut files: BTreeMap<String, Arc<str>> = BTreeMap::new();
     for placed in entries {
         let label = placed.entry.label().to_owned();
         match placed.entry.outcome {
-            Ok(card) => cards.push((placed.file, card)),
+            Ok(card) => {
+                let file = files.entry(placed.file.clone()).or_insert_with(|| placed.file.as_str().into());
+                places.push(Place::new(Arc::clone(file), placed.format == Format::Native, &placed.entry.lines));
+                cards.push((placed.file, card));
+            }
             Err(problems) => settled.quarantined.push(Quarantined { card: label, source: placed.file, problems }),
         }
     }
     settled.notices.extend(domain_remarks(&cards, domains));
     settled.notices.extend(broken_targets(&cards, &settled.quarantined));
-    settled.cards = cards.into_iter().map(|(_, card)| *card).collect();
+    settled.cards = cards.into_iter().map(|(_, card)| *card).zip(places).collect();
     settled
 }
 
@@ -155,7 +169,7 @@ pub(super) fn dangling(
             // Comparing with every name of a large registry costs; after a few the pattern is clear.
             let names = names.iter().map(String::as_str).filter(|_| nth < HINTS);
             let hint = suggest(tool, names);
-            (pointer, format!("there is no tool `{}` in this registry{hint}", super::fields::shorten(tool)))
+            (pointer, format!("{UNKNOWN_TOOL}{}` in this registry{hint}", super::fields::shorten(tool)))
         })
         .collect()
 }
@@ -209,6 +223,33 @@ fn unknown_keys(entries: &[Placed]) -> Vec<String> {
             format!("{file}: unknown key `{key}` in {count} {cards} is ignored{hint}, first at {place}")
         })
         .collect()
+}
+
+/// One remark per file of imported cards: what its owner should fill in.
+fn left_open(entries: &[Placed]) -> Vec<String> {
+    let mut found: BTreeMap<&str, (usize, BTreeMap<&str, usize>)> = BTreeMap::new();
+    for placed in entries.iter().filter(|placed| placed.format == Format::Imported && placed.entry.outcome.is_ok()) {
+        let (cards, keys) = found.entry(&placed.file).or_default();
+        *cards += 1;
+        for key in &placed.entry.remarks.unstated {
+            *keys.entry(key).or_default() += 1;
+        }
+    }
+    let told = |(file, (cards, keys)): (&str, (usize, BTreeMap<&str, usize>))| {
+        let counts: Vec<String> = keys.iter().map(|(key, count)| format!("{count} state no {key}")).collect();
+        let meaning =
+            if keys.contains_key("side_effect") { "; a missing side_effect counts as destructive" } else { "" };
+        (!counts.is_empty()).then(|| format!("{file}: of {cards} imported cards {}{meaning}", counts.join(", ")))
+    };
+    found.into_iter().filter_map(told).collect()
+}
+
+fn noted(placed: &Placed) -> impl Iterator<Item = String> + '_ {
+    let describe = |(pointer, message): &(String, String)| {
+        let (place, label) = (placed.place(), placed.entry.label());
+        format!("{place}: `{label}` at {pointer}: {message}")
+    };
+    placed.entry.remarks.notes.iter().map(describe)
 }
 
 fn left_out(placed: &Placed) -> impl Iterator<Item = String> + '_ {

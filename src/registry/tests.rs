@@ -44,7 +44,7 @@ fn native(registry: &str, cards: &[String]) -> String {
 
 #[test]
 fn sb_017_the_shop_has_26_tools_in_9_domains() {
-    let registry = load(&[shop()]).unwrap();
+    let registry = load(&[shop()], &[]).unwrap();
     assert_eq!(registry.quarantined, []);
     assert_eq!(registry.notices, Vec::<String>::new());
     assert_eq!(registry.cards.len(), 26);
@@ -76,7 +76,7 @@ fn sb_018_one_report_lists_every_broken_card() {
         format!("{}{}", &text[..at], &text[end..])
     };
     let text = drop_line(&drop_line(&text, "get_stock", "timeout_ms"), "get_invoice", "permissions");
-    let registry = load(&[folder.file("registry.yaml", &text)]).unwrap();
+    let registry = load(&[folder.file("registry.yaml", &text)], &[]).unwrap();
     assert_eq!(registry.cards.len(), 24);
     let report: Vec<_> =
         registry.quarantined.iter().map(|q| (q.card.as_str(), q.problems[0].pointer.as_str())).collect();
@@ -99,7 +99,7 @@ fn sb_028_what_a_card_points_to_has_to_exist() {
             card("查询", "    conflicts_with: [a]\n"),
         ],
     );
-    let registry = load(&[folder.file("r.yaml", &text)]).unwrap();
+    let registry = load(&[folder.file("r.yaml", &text)], &[]).unwrap();
     assert_eq!(ids(&registry), ["get_order", "查询"]);
     let problems = &registry.quarantined[0].problems;
     assert!(problems[0].message.contains("no tool `get_ordr`") && problems[0].message.contains("`get_order`"));
@@ -114,7 +114,7 @@ fn extra_keys_and_unlisted_domains_are_remarks() {
     let text = "registry: r\ndomians: []\ndomains: [orders]\ntools:\n".to_owned()
         + &card("a", "    expect_lint: [x]\n    domain: order\n")
         + &card("b", "    expect_lint: [y]\n    time_out_ms: 7\n");
-    let registry = load(&[folder.file("r.yaml", &text)]).unwrap();
+    let registry = load(&[folder.file("r.yaml", &text)], &[]).unwrap();
     assert_eq!(registry.cards.len(), 2);
     let notices = registry.notices.join("\n");
     assert!(notices.contains("unknown key `domians` on line 2 (did you mean `domains`?)"), "{notices}");
@@ -128,7 +128,7 @@ fn a_flat_file_costs_only_its_bad_lines() {
     let folder = Folder::new();
     let text = "\u{feff}{\"name\":\"查天气\",\"description\":\"查询天气\",\"parameters\":null}\n\nnot json\n{\"name\":\"b\",\
                 \"parameters\":{\"type\":\"string\"}}\n{\"name\":\"c\",\"description\":\"x\",\"extra\":1}";
-    let registry = load(&[folder.file("tools.jsonl", text)]).unwrap();
+    let registry = load(&[folder.file("tools.jsonl", text)], &[]).unwrap();
     assert_eq!(ids(&registry), ["c", "查天气"]);
     assert_eq!(registry.notices, Vec::<String>::new());
     let report: Vec<_> = registry.quarantined.iter().map(|q| (q.card.as_str(), q.problems[0].line)).collect();
@@ -144,14 +144,15 @@ fn the_three_native_formats_mean_the_same() {
                 = 10\npermissions = []\n[tools.parameters.properties.n]\ntype = \"integer\"\nmaximum = 5\n";
     let json = json!({"registry": "r", "tools": [{"name": "a", "description": "Does a.", "side_effect": "read",
         "timeout_ms": 10, "permissions": [], "parameters": {"properties": {"n": {"type": "integer", "maximum": 5}}}}]});
-    let one = load(&[folder.file("1.yaml", &yaml)]).unwrap();
-    let two = load(&[folder.file("2.toml", toml)]).unwrap();
-    let three = load(&[folder.file("3.json", &json.to_string())]).unwrap();
+    let one = load(&[folder.file("1.yaml", &yaml)], &[]).unwrap();
+    let two = load(&[folder.file("2.toml", toml)], &[]).unwrap();
+    let three = load(&[folder.file("3.json", &json.to_string())], &[]).unwrap();
     assert_eq!(one.cards.len(), 1);
     assert_eq!(one.cards, two.cards);
     assert_eq!(one.cards, three.cards);
     // The same card in several files of one registry is one card.
-    let all = load(&[folder.0.path().join("3.json"), folder.0.path().join("1.yaml"), folder.0.path().join("2.toml")]);
+    let all =
+        load(&[folder.0.path().join("3.json"), folder.0.path().join("1.yaml"), folder.0.path().join("2.toml")], &[]);
     let all = all.unwrap();
     assert_eq!(all.cards, one.cards);
     assert!(all.notices[0].contains("3 times with the same content"));
@@ -161,7 +162,7 @@ fn the_three_native_formats_mean_the_same() {
 fn one_name_for_two_things_serves_neither() {
     let folder = Folder::new();
     let text = native("r", &[card("a", ""), card("b", "    fallback: a\n"), card("a", "    version: 2\n")]);
-    let registry = load(&[folder.file("r.yaml", &text)]).unwrap();
+    let registry = load(&[folder.file("r.yaml", &text)], &[]).unwrap();
     assert_eq!(ids(&registry), ["b"]);
     assert_eq!(registry.quarantined.len(), 2);
     for quarantined in &registry.quarantined {
@@ -180,14 +181,14 @@ fn two_sources_keep_their_tools_of_one_name_in_any_order_of_files() {
         // Reads like the id that `search` of `one` gets.
         folder.file("three.yaml", &native("three", &[card("one/search", "")])),
     ];
-    let forward = load(&files).unwrap();
+    let forward = load(&files, &[]).unwrap();
     assert_eq!(ids(&forward), ["one/search", "three/one/search", "two-2/search", "two/search", "x", "y"]);
     assert_eq!(forward.cards["x"].requires, ["one/search"]);
     assert_eq!(forward.cards["one/search"].name, "search");
     let mut order = files.to_vec();
     order.reverse();
     order.push(folder.0.path().join("two/../one.yaml"));
-    let backward = load(&order).unwrap();
+    let backward = load(&order, &[]).unwrap();
     assert_eq!(forward.cards, backward.cards);
     assert_eq!(forward.notices, backward.notices);
 }
@@ -198,7 +199,7 @@ fn an_id_stays_when_the_other_source_breaks() {
     let sound = folder.file("one.yaml", &native("one", &[card("search", "")]));
     let broken = folder
         .file("two.yaml", &native("two", &[card("search", "    owner: []\n"), card("z", "    fallback: search\n")]));
-    let registry = load(&[sound, broken]).unwrap();
+    let registry = load(&[sound, broken], &[]).unwrap();
     assert_eq!(ids(&registry), ["one/search", "z"]);
     assert_eq!(registry.cards["z"].fallback.as_deref(), Some("two/search"));
 }
@@ -206,7 +207,7 @@ fn an_id_stays_when_the_other_source_breaks() {
 #[test]
 fn unusable_files_name_place_and_remedy() {
     let folder = Folder::new();
-    let message = |name: &str, text: &str| load(&[folder.file(name, text)]).unwrap_err().to_string();
+    let message = |name: &str, text: &str| load(&[folder.file(name, text)], &[]).unwrap_err().to_string();
     assert!(message("a.yaml", "tools:\n  - name: a\n   bad: indent\n").contains("a.yaml:3"));
     assert!(message("a.yaml", "cards: []\n").contains("expected a list `tools`"));
     assert!(
@@ -214,11 +215,11 @@ fn unusable_files_name_place_and_remedy() {
     );
     assert!(message("b.yaml", "registry: a/b\ntools: []\n").contains("b.yaml:1"));
     assert!(message("a.txt", "").contains("name it .yaml"));
-    assert!(message("a.json", "[]").contains("expected a mapping"));
+    assert!(message("a.json", "[]").contains("found an empty list"));
     let path = folder.0.path().join("latin.yaml");
     std::fs::write(&path, b"tools:\n  - name: caf\xe9\n").unwrap();
-    assert!(load(&[path]).unwrap_err().to_string().contains("latin.yaml:2: not valid UTF-8"));
-    assert!(load(&[folder.0.path().join("absent.yaml")]).unwrap_err().to_string().contains("absent.yaml"));
+    assert!(load(&[path], &[]).unwrap_err().to_string().contains("latin.yaml:2: not valid UTF-8"));
+    assert!(load(&[folder.0.path().join("absent.yaml")], &[]).unwrap_err().to_string().contains("absent.yaml"));
 }
 
 fn put(cards: &[(&str, Value)]) -> Registry {
@@ -235,7 +236,7 @@ fn put(cards: &[(&str, Value)]) -> Registry {
 #[test]
 fn put_cards_join_the_files_and_lose_against_them() {
     let folder = Folder::new();
-    let files = load(&[folder.file("r.yaml", &native("r", &[card("a", "")]))]).unwrap();
+    let files = load(&[folder.file("r.yaml", &native("r", &[card("a", "")]))], &[]).unwrap();
     let added = put(&[
         ("a", json!({})),
         ("新", json!({"fallback": "a"})),
@@ -257,7 +258,7 @@ fn put_cards_join_the_files_and_lose_against_them() {
 fn a_put_card_has_to_say_which_of_two_tools_it_means() {
     let folder = Folder::new();
     let files = ["one", "two"].map(|name| folder.file(&format!("{name}.yaml"), &native(name, &[card("s", "")])));
-    let files = load(&files).unwrap();
+    let files = load(&files, &[]).unwrap();
     let merged = merge(files, put(&[("p", json!({"fallback": "s"})), ("q", json!({"fallback": "two/s"}))]));
     assert_eq!(ids(&merged), ["one/s", "q", "two/s"]);
 }
@@ -266,7 +267,7 @@ fn a_put_card_has_to_say_which_of_two_tools_it_means() {
 fn a_put_over_what_is_served_replaces_and_reports_only_itself() {
     let folder = Folder::new();
     let text = native("r", &[card("a", ""), card("b", "    owner: 1\n")]);
-    let current = load(&[folder.file("r.yaml", &text)]).unwrap();
+    let current = load(&[folder.file("r.yaml", &text)], &[]).unwrap();
     let first = overlay(current, put(&[("x", json!({"owner": 1})), ("y", json!({"fallback": "b"}))]));
     let report = |registry: &Registry| registry.quarantined.iter().map(|q| q.card.clone()).collect::<Vec<_>>();
     assert_eq!(report(&first), ["b", "x"]);
@@ -279,7 +280,7 @@ fn a_put_over_what_is_served_replaces_and_reports_only_itself() {
 #[test]
 fn a_put_that_points_nowhere_leaves_what_it_was_to_replace() {
     let folder = Folder::new();
-    let current = load(&[folder.file("r.yaml", &native("r", &[card("a", "")]))]).unwrap();
+    let current = load(&[folder.file("r.yaml", &native("r", &[card("a", "")]))], &[]).unwrap();
     let first = overlay(current, put(&[("y", json!({"version": 1}))]));
     let second = overlay(first, put(&[("a", json!({"fallback": "no"})), ("y", json!({"requires": ["no"]}))]));
     assert_eq!(ids(&second), ["a", "y"]);
@@ -296,7 +297,7 @@ fn scopes_are_read_over_files_and_the_first_description_counts() {
     let two = "  - {name: \"refunds:write\", about: something else}\n  - {name: \"orders:read\", abut: read orders}\n";
     let a = folder.file("a.yaml", &scoped("one", "pay", one));
     let b = folder.file("b.yaml", &scoped("two", "read", two));
-    let registry = load(&[b.clone(), a]).unwrap();
+    let registry = load(&[b.clone(), a], &[]).unwrap();
     let told = &registry.scopes[&Scope("refunds:write".into())];
     assert_eq!(told.about.as_deref(), Some("pay money back"));
     assert_eq!(told.granted_by.as_deref(), Some("the refund desk"));

@@ -103,7 +103,7 @@ impl Eligible {
 /// Tools of the caller's tenant or of none, for which the caller holds every scope, that the narrowing admits, and whose preview, where the card asks for
 /// one, has been shown in this conversation.
 pub fn eligible(catalog: &Catalog, caller: &Caller, narrowing: &Narrowing, history: &[Turn]) -> Eligible {
-    let previewed = previewed_tools(history);
+    let previewed = succeeded(history);
     let admitted = Admitted::by(narrowing);
     let open: Vec<bool> = catalog
         .tools
@@ -122,7 +122,7 @@ pub fn obstacles<'t>(
     narrowing: &Narrowing,
     history: &[Turn],
 ) -> Vec<Obstacle<'t>> {
-    in_the_way(catalog, tool, caller, &Admitted::by(narrowing), &previewed_tools(history)).collect()
+    in_the_way(catalog, tool, caller, &Admitted::by(narrowing), &succeeded(history)).collect()
 }
 
 fn in_the_way<'t>(
@@ -151,7 +151,7 @@ fn preview_missing<'t>(catalog: &Catalog, tool: &'t Tool, previewed: &BTreeSet<S
 
 /// Names of tools whose successful result stands in the history. Only turns of role `tool` count: an utterance can
 /// imitate anything.
-fn previewed_tools(history: &[Turn]) -> BTreeSet<String> {
+pub fn succeeded(history: &[Turn]) -> BTreeSet<String> {
     let succeeded = |result: &Value| Problem::reported(result).is_none();
     let results = history.iter().filter_map(Turn::tool_result).filter(succeeded);
     results.filter_map(|result| result.get("tool").and_then(Value::as_str).map(str::to_owned)).collect()

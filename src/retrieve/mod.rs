@@ -16,7 +16,7 @@ mod tie;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-pub use eligible::{Eligible, Narrowing, Obstacle, eligible, obstacles};
+pub use eligible::{Eligible, Narrowing, Obstacle, eligible, obstacles, succeeded};
 pub use evidence::cover;
 pub use explain::{Part, explain};
 pub use fusion::{Coverage, Fusion, FusionError, Gaps, Weights, fuse, length};

@@ -74,8 +74,9 @@ impl Rules {
         states
     }
 
-    /// The rules that fire, first the one to try first: by priority, then by id. Rules of a dynamic domain rest.
-    pub fn rulings<'a>(&'a self, situation: &Situation<'_>) -> impl Iterator<Item = Ruling<'a>> {
+    /// The rules that fire, first the one to try first: by priority, then by id. Rules of a domain that is dynamic by
+    /// `modes` rest; these are [`Rules::modes`] unless an operator has set others for the moment.
+    pub fn rulings<'a>(&'a self, situation: &Situation<'_>, modes: &'a Modes) -> impl Iterator<Item = Ruling<'a>> {
         let said = Said::new(&situation.query.text);
         let states: Vec<&str> = match self.states.is_empty() {
             true => Vec::new(),
@@ -85,10 +86,8 @@ impl Rules {
                 .collect(),
         };
         let last = last_result(situation.history);
-        let rests = |rule: &BoundRule, modes: &Modes| {
-            rule.domain.is_some() && modes.of(rule.domain.as_deref()) == Mode::Dynamic
-        };
-        self.rules.iter().filter(move |rule| !rests(rule, &self.modes)).filter_map(move |rule| {
+        let rests = |rule: &BoundRule| rule.domain.is_some() && modes.of(rule.domain.as_deref()) == Mode::Dynamic;
+        self.rules.iter().filter(move |rule| !rests(rule)).filter_map(move |rule| {
             let circumstances =
                 Circumstances { said: &said, session: situation.session, states: &states, last: last.as_deref() };
             rule.fires(&circumstances)

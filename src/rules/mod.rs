@@ -49,6 +49,9 @@ impl Mode {
     }
 }
 
+/// Rules alone, everywhere.
+pub static RULES_ALONE: Modes = Modes { default: Mode::Rules, by_domain: BTreeMap::new() };
+
 /// The mode of each domain.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Modes {

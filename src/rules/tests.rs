@@ -11,7 +11,7 @@ use crate::text::normalise;
 use crate::types::{Role, Turn};
 
 fn shop() -> Registry {
-    registry::load(&[Path::new(env!("CARGO_MANIFEST_DIR")).join("examples/shop/registry.yaml")]).unwrap()
+    registry::load(&[Path::new(env!("CARGO_MANIFEST_DIR")).join("examples/shop/registry.yaml")], &[]).unwrap()
 }
 
 fn written(text: &str) -> (tempfile::TempDir, PathBuf) {
@@ -54,7 +54,7 @@ fn fired(rules: &Rules, said: &str, history: &[Turn], session: Value) -> (Vec<St
     };
     let open = rules.states(&situation).open;
     let open = open.map(|tools| tools.iter().map(ToString::to_string).collect());
-    (rules.rulings(&situation).map(shown).collect(), open)
+    (rules.rulings(&situation, &rules.modes).map(shown).collect(), open)
 }
 
 #[track_caller]
@@ -331,7 +331,7 @@ fn any_utterance_and_any_history_is_read_without_a_panic() {
         for content in ["", "null", "[1]", "{\"tool\": 7}", "{\"ok\": \"x\", \"tool\": \"get_order\"}"] {
             let history = [Turn { role: Role::Tool, content: content.into() }];
             let situation = Situation { query: &query, history: &history, session: &Map::new() };
-            let _ = (rules.rulings(&situation).count(), rules.states(&situation));
+            let _ = (rules.rulings(&situation, &rules.modes).count(), rules.states(&situation));
         }
     }
 }

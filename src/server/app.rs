@@ -118,6 +118,13 @@ impl App {
         phase.wait_for(|phase| *phase != Phase::Loading).await.is_ok_and(|phase| *phase == Phase::Ready)
     }
 
+    /// Waits until the server begins to stop.
+    pub(super) async fn stopping(&self) {
+        let mut phase = self.phase.subscribe();
+        // The sender lives in `self`, so the channel cannot close while this runs.
+        let _ = phase.wait_for(|phase| *phase == Phase::Stopping).await;
+    }
+
     /// The router, once its catalog is loaded.
     pub fn router(&self) -> Option<&Arc<Router>> {
         self.router.get()
@@ -144,6 +151,7 @@ impl App {
         // Before the first call is answered; an issuer that is down is asked again later.
         tell_of_keys(self.identity.fetch_keys().await.map(|()| None));
         let router = Router::start(self.pipeline.clone(), &*self.progress).await?;
+        router.lint_unasked();
         let _ = self.router.set(router);
         Ok(())
     }

@@ -13,6 +13,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::app::{App, Phase};
 use crate::decision::Degraded;
+use crate::pipeline::RunMode;
 
 pub(super) async fn serve(listener: TcpListener, app: Arc<App>, stop: CancellationToken) -> std::io::Result<()> {
     let routes = Router::new()
@@ -34,6 +35,9 @@ async fn metrics(State(app): State<Arc<App>>) -> Response {
     }
 }
 
+/// The registry files cannot be read: what was served last is served.
+const LAST_GOOD: &str = "last_good_catalog";
+
 /// Body of `/readyz`; keys are always present.
 #[derive(Serialize)]
 struct Readiness {
@@ -41,22 +45,39 @@ struct Readiness {
     catalog_version: Option<String>,
     tools: usize,
     quarantined: usize,
+    /// Changes of cards that wait for approval.
+    held: usize,
     /// Modes in which every answer is worth less than it could be.
     degraded: Vec<&'static str>,
 }
 
 async fn ready(State(app): State<Arc<App>>) -> Response {
     let phase = app.phase();
-    let mut body =
-        Readiness { status: phase.as_str(), catalog_version: None, tools: 0, quarantined: 0, degraded: Vec::new() };
+    let mut body = Readiness {
+        status: phase.as_str(),
+        catalog_version: None,
+        tools: 0,
+        quarantined: 0,
+        held: 0,
+        degraded: Vec::new(),
+    };
     if let Some(router) = app.router() {
         let (version, registry) = router.registry();
         body.catalog_version = Some(version);
         body.tools = registry.cards.len();
         body.quarantined = registry.quarantined.len();
+        match router.mode() {
+            RunMode::Normal => {}
+            RunMode::LocalOnly => body.degraded.push(Degraded::LocalOnly.as_str()),
+            RunMode::RulesOnly => body.degraded.push(Degraded::RulesOnly.as_str()),
+        }
         if router.is_lexical_only() {
             body.degraded.push(Degraded::LexicalOnly.as_str());
         }
+        if registry.last_good.is_some() {
+            body.degraded.push(LAST_GOOD);
+        }
+        body.held = registry.held.len();
     }
     let code = match phase {
         Phase::Ready => StatusCode::OK,

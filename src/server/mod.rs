@@ -24,6 +24,8 @@ mod http;
 mod registry;
 mod router;
 
+mod watch;
+
 mod serve;
 
 pub use app::{App, AppError, Phase};

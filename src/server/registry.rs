@@ -1,5 +1,9 @@
 //! The `Registry` service: reads for every caller, changes for those who administer it. Every change is audited.
 
+mod brake;
+mod lint;
+mod versions;
+
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -81,6 +85,67 @@ impl proto::registry_server::Registry for RegistryService {
         });
         self.0.requests.run(Method::Reload, work).await
     }
+
+    async fn lint(&self, request: Request<proto::LintRequest>) -> Result<Response<proto::LintResponse>, Status> {
+        self.0.requests.run(Method::Lint, self.lint_of(request)).await
+    }
+
+    async fn diff(&self, request: Request<proto::DiffRequest>) -> Result<Response<proto::DiffResponse>, Status> {
+        self.0.requests.run(Method::Diff, self.diff_of(request)).await
+    }
+
+    async fn history(
+        &self,
+        request: Request<proto::HistoryRequest>,
+    ) -> Result<Response<proto::HistoryResponse>, Status> {
+        self.0.requests.run(Method::History, self.history_of(request)).await
+    }
+
+    async fn rollback(
+        &self,
+        request: Request<proto::RollbackRequest>,
+    ) -> Result<Response<proto::ChangeResponse>, Status> {
+        self.0.requests.run(Method::Rollback, self.rollback_of(request)).await
+    }
+
+    async fn held(&self, request: Request<proto::HeldRequest>) -> Result<Response<proto::HeldResponse>, Status> {
+        self.0.requests.run(Method::Held, self.held_of(request)).await
+    }
+
+    async fn approve(
+        &self,
+        request: Request<proto::ApproveRequest>,
+    ) -> Result<Response<proto::ChangeResponse>, Status> {
+        self.0.requests.run(Method::Approve, self.approve_of(request)).await
+    }
+
+    async fn disable(
+        &self,
+        request: Request<proto::DisableRequest>,
+    ) -> Result<Response<proto::BrakesResponse>, Status> {
+        self.0.requests.run(Method::Disable, self.disable_of(request)).await
+    }
+
+    async fn enable(&self, request: Request<proto::EnableRequest>) -> Result<Response<proto::BrakesResponse>, Status> {
+        self.0.requests.run(Method::Enable, self.enable_of(request)).await
+    }
+
+    async fn brakes(&self, request: Request<proto::BrakesRequest>) -> Result<Response<proto::BrakesResponse>, Status> {
+        self.0.requests.run(Method::Brakes, self.brakes_of(request)).await
+    }
+
+    async fn set_mode(
+        &self,
+        request: Request<proto::SetModeRequest>,
+    ) -> Result<Response<proto::BrakesResponse>, Status> {
+        self.0.requests.run(Method::SetMode, self.set_mode_of(request)).await
+    }
+
+    type WatchStream = versions::Versions;
+
+    async fn watch(&self, request: Request<proto::WatchRequest>) -> Result<Response<Self::WatchStream>, Status> {
+        self.0.requests.run(Method::Watch, self.watch_of(request)).await
+    }
 }
 
 /// How far a change may reach.
@@ -106,7 +171,12 @@ impl RegistryService {
                 Administers::Everything => registry.quarantined.iter().map(wire::quarantined).collect(),
                 Administers::OwnTenant | Administers::Nothing => Vec::new(),
             };
-            proto::ListResponse { catalog_version, tools: cards.map(|card| wire::summary(card)).collect(), quarantined }
+            let notices = match caller.administers() {
+                Administers::Everything => registry.notices.clone(),
+                Administers::OwnTenant | Administers::Nothing => Vec::new(),
+            };
+            let tools = cards.map(|card| wire::summary(card)).collect();
+            proto::ListResponse { catalog_version, tools, quarantined, notices }
         };
         tokio::task::spawn_blocking(list).await.map_err(|err| status::crashed(&err))
     }
@@ -165,12 +235,24 @@ impl RegistryService {
 /// Whether a change reaches beyond one tenant by its nature.
 fn is_the_operators(method: Method) -> bool {
     match method {
-        Method::Replace | Method::Reload => true,
+        Method::Replace
+        | Method::Reload
+        | Method::Rollback
+        | Method::Approve
+        | Method::Disable
+        | Method::Enable
+        | Method::SetMode => true,
         Method::Put
         | Method::Delete
         | Method::Route
         | Method::List
         | Method::Get
+        | Method::Lint
+        | Method::Watch
+        | Method::Diff
+        | Method::History
+        | Method::Held
+        | Method::Brakes
         | Method::Authorize
         | Method::Confirm
         | Method::Complete
@@ -230,6 +312,7 @@ fn told(change: &Change) -> What {
         .word("changed", count(&change.changed))
         .word("removed", count(&change.removed))
         .word("quarantined", change.quarantined.len().to_string())
+        .word("held", change.held.len().to_string())
 }
 
 fn names_of(cards: &[Value]) -> Vec<String> {

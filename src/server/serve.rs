@@ -24,6 +24,7 @@ use super::proto::registry_server::RegistryServer;
 use super::proto::router_server::RouterServer;
 use super::registry::RegistryService;
 use super::router::RouterService;
+use super::watch::Watch;
 use super::{http, proto};
 use crate::pipeline::StartError;
 
@@ -82,6 +83,7 @@ pub async fn serve(
     let grpc = grpc(&app, &health).serve_with_incoming_shutdown(connections, closing.grpc.clone().cancelled_owned());
     let mut grpc = tokio::spawn(grpc);
     let mut http = tokio::spawn(http::serve(http, app.clone(), closing.http.clone()));
+    let watch = Watch::begin(&app).await;
     let mut loading = AbortOnDrop(tokio::spawn({
         let app = app.clone();
         async move { app.load().await }
@@ -91,6 +93,7 @@ pub async fn serve(
         let app = app.clone();
         async move { app.keep_fresh().await }
     }));
+    let _watched = watch.map(|watch| AbortOnDrop(tokio::spawn(watch.follow(app.clone()))));
     let mut upkeep = tokio::time::interval(UPKEEP);
 
     loop {

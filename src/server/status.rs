@@ -11,7 +11,7 @@ use tracing::error;
 use super::audit::AuditError;
 use crate::embed::EmbedError;
 use crate::identity::Refused;
-use crate::pipeline::{InvokeError, RouteError, StartError};
+use crate::pipeline::{BrakeError, InvokeError, RouteError, StartError};
 use crate::types::{Administers, Problem};
 
 /// Bytes of a status text, well below what any HTTP/2 peer accepts in a header (percent-encoding can triple it).
@@ -36,6 +36,18 @@ pub(super) fn invoke(error: &InvokeError) -> Status {
     }
 }
 
+/// Nothing was disabled, enabled or set.
+pub(super) fn brake(error: &BrakeError) -> Status {
+    match error {
+        BrakeError::Unknown { .. } | BrakeError::NotDisabled { .. } => Status::not_found(cut(&error.to_string())),
+        BrakeError::Ambiguous { .. } => Status::failed_precondition(cut(&error.to_string())),
+        BrakeError::Full => Status::resource_exhausted(error.to_string()),
+        BrakeError::Store(_) | BrakeError::Interrupted(_) => {
+            internal(error, "nothing has changed; the server's log says why")
+        }
+    }
+}
+
 pub(super) fn no_such_call() -> Status {
     Status::not_found("there is no such call")
 }
@@ -47,6 +59,7 @@ pub(super) fn change(error: &StartError, reach: Administers) -> Status {
         StartError::NotOwn { .. } | StartError::Operators { .. } => {
             Status::permission_denied(cut(&format!("the catalog is unchanged: {error}")))
         }
+        StartError::NoSuchVersion { .. } | StartError::NotHeld { .. } => Status::not_found(cut(&error.to_string())),
         StartError::Registry(_) | StartError::Strict(_) | StartError::Rules(_) | StartError::Policy(_)
             if reach != Administers::Everything =>
         {
@@ -62,13 +75,23 @@ pub(super) fn change(error: &StartError, reach: Administers) -> Status {
             EmbedError::Stopped | EmbedError::NoRuntime(_) | EmbedError::Model { .. } => internal(error, UNCHANGED),
         },
         StartError::Store(_)
+        | StartError::Unreadable { .. }
         | StartError::Build(_)
         | StartError::Log(_)
         | StartError::Execute(_)
+        | StartError::Live(_)
         | StartError::Llm(_)
         | StartError::Fusion { .. }
         | StartError::Confidence { .. }
         | StartError::Interrupted(_) => internal(error, UNCHANGED),
+    }
+}
+
+/// Something of earlier versions that could not be read.
+pub(super) fn read(error: &StartError) -> Status {
+    match error {
+        StartError::NoSuchVersion { .. } => Status::not_found(cut(&error.to_string())),
+        _ => internal(error, "the versions cannot be read; the server's log says why"),
     }
 }
 

@@ -4,6 +4,16 @@ use rusqlite::{Transaction, TransactionBehavior};
 
 use super::{Store, StoreError};
 
+/// What happens to the cards that were put. A name in both lists ends up written.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct CardsChange<'a> {
+    /// Name and JSON.
+    pub put: &'a [(String, String)],
+    pub delete: &'a [String],
+    /// All others go.
+    pub only: bool,
+}
+
 impl Store {
     /// Name and JSON of every card that was put, by name.
     pub fn cards(&self) -> Result<Vec<(String, String)>, StoreError> {
@@ -14,35 +24,24 @@ impl Store {
         })
     }
 
-    /// Writes and removes in one transaction; a name in both lists ends up written.
-    pub fn change_cards(&self, put: &[(String, String)], delete: &[String]) -> Result<(), StoreError> {
-        self.write_cards(put, |write| {
-            let mut remove = write.prepare_cached("DELETE FROM card WHERE name = ?1")?;
-            delete.iter().try_for_each(|name| remove.execute([name]).map(drop))
-        })
-    }
-
-    /// Makes `put` the only cards, in one transaction.
-    pub fn replace_cards(&self, put: &[(String, String)]) -> Result<(), StoreError> {
-        self.write_cards(put, |write| write.execute("DELETE FROM card", []).map(drop))
-    }
-
-    fn write_cards(
-        &self,
-        put: &[(String, String)],
-        remove: impl FnOnce(&Transaction<'_>) -> rusqlite::Result<()>,
-    ) -> Result<(), StoreError> {
+    /// Makes `change` in one transaction.
+    pub fn change_cards(&self, change: &CardsChange<'_>) -> Result<(), StoreError> {
         self.with(|connection| {
-            let write = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
-            remove(&write)?;
-            let mut insert = write.prepare_cached("INSERT OR REPLACE INTO card (name, json) VALUES (?1, ?2)")?;
-            for (name, json) in put {
-                insert.execute([name, json])?;
-            }
-            drop(insert);
-            write.commit()
+            let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+            write(&transaction, change)?;
+            transaction.commit()
         })
     }
+}
+
+pub(super) fn write(write: &Transaction<'_>, change: &CardsChange<'_>) -> rusqlite::Result<()> {
+    if change.only {
+        write.execute("DELETE FROM card", [])?;
+    }
+    let mut remove = write.prepare_cached("DELETE FROM card WHERE name = ?1")?;
+    change.delete.iter().try_for_each(|name| remove.execute([name]).map(drop))?;
+    let mut insert = write.prepare_cached("INSERT OR REPLACE INTO card (name, json) VALUES (?1, ?2)")?;
+    change.put.iter().try_for_each(|(name, json)| insert.execute([name, json]).map(drop))
 }
 
 #[cfg(test)]
@@ -58,12 +57,13 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("store.db");
         let store = Store::open(&path).unwrap();
-        store.change_cards(&[pair("退款", "{}"), pair("b", "1"), pair("a", "2")], &[]).unwrap();
-        store.change_cards(&[pair("b", "3"), pair("c", "4")], &["a".to_owned(), "c".to_owned()]).unwrap();
+        let change = |put: &[_], delete: &[_], only| store.change_cards(&CardsChange { put, delete, only }).unwrap();
+        change(&[pair("退款", "{}"), pair("b", "1"), pair("a", "2")], &[], false);
+        change(&[pair("b", "3"), pair("c", "4")], &["a".to_owned(), "c".to_owned()], false);
         drop(store);
         let store = Store::open(&path).unwrap();
         assert_eq!(store.cards().unwrap(), [pair("b", "3"), pair("c", "4"), pair("退款", "{}")]);
-        store.replace_cards(&[pair("z", "5")]).unwrap();
+        store.change_cards(&CardsChange { put: &[pair("z", "5")], delete: &[], only: true }).unwrap();
         assert_eq!(store.cards().unwrap(), [pair("z", "5")]);
     }
 }

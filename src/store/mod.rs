@@ -1,10 +1,14 @@
-//! Durable state in one SQLite file: embeddings by model and text, cards that were `Put`, guarded calls.
+//! Durable state in one SQLite file: embeddings by model and text, cards that were `Put`, the catalogs served so far,
+//! brakes, guarded calls.
 //!
 //! Owns: the file, its schema and migrations; the [`Ledger`] of guarded calls.
 //! Does not know: what a vector means, whether a card is valid, which steps a call may take. All calls block: async
 //! callers use `spawn_blocking`.
 
+mod brake;
 mod cards;
+mod history;
+mod live;
 mod secrets;
 
 mod ledger;
@@ -22,6 +26,9 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use rusqlite::Connection;
 
+pub use brake::{BrakeFacts, BrakeRow};
+pub use cards::CardsChange;
+pub use history::{ChangeRow, NewVersion, Publication, Recorded, ServedRow, VersionRow};
 pub use ledger::{CallFacts, CallRow, Change, Changed, Ledger, SigningKey, Steps, Swept, TokenFacts, TokenRow};
 pub use vectors::StoredVector;
 

@@ -11,7 +11,7 @@ use super::StoreError;
 const APPLICATION_ID: i64 = 0x504e_544d;
 
 /// Step `i` leads from schema `i` to schema `i + 1`. Steps are only ever added.
-const MIGRATIONS: [&str; 2] = [
+const MIGRATIONS: [&str; 3] = [
     "
     CREATE TABLE model (id INTEGER PRIMARY KEY, fingerprint TEXT NOT NULL UNIQUE);
     CREATE TABLE vector (
@@ -75,6 +75,36 @@ const MIGRATIONS: [&str; 2] = [
         BEGIN UPDATE tally SET rows = rows - 1 WHERE name = 'preview_token'; END;
     CREATE TRIGGER turn_in AFTER INSERT ON turn BEGIN UPDATE tally SET rows = rows + 1 WHERE name = 'turn'; END;
     CREATE TRIGGER turn_out AFTER DELETE ON turn BEGIN UPDATE tally SET rows = rows - 1 WHERE name = 'turn'; END;
+",
+    // Cards once by hash; a version holds what it changed, so that one of many thousand cards costs one row.
+    "
+    CREATE TABLE card_text (hash TEXT NOT NULL PRIMARY KEY, json TEXT NOT NULL) WITHOUT ROWID;
+    CREATE TABLE served_card (tool TEXT NOT NULL PRIMARY KEY, hash TEXT NOT NULL) WITHOUT ROWID;
+    CREATE TABLE version (
+        generation INTEGER PRIMARY KEY,
+        digest TEXT NOT NULL,
+        made INTEGER NOT NULL,
+        cause TEXT NOT NULL,
+        facts TEXT NOT NULL
+    );
+    CREATE TABLE version_change (
+        generation INTEGER NOT NULL,
+        tool TEXT NOT NULL,
+        before TEXT,
+        after TEXT,
+        PRIMARY KEY (generation, tool)
+    ) WITHOUT ROWID;
+    CREATE TABLE approval (tool TEXT NOT NULL PRIMARY KEY, hash TEXT NOT NULL, made INTEGER NOT NULL, facts TEXT NOT NULL)
+        WITHOUT ROWID;
+    CREATE TABLE brake (
+        kind TEXT NOT NULL,
+        name TEXT NOT NULL,
+        since INTEGER NOT NULL,
+        until INTEGER NOT NULL,
+        facts TEXT NOT NULL,
+        PRIMARY KEY (kind, name)
+    ) WITHOUT ROWID;
+    CREATE TABLE setting (name TEXT NOT NULL PRIMARY KEY, facts TEXT NOT NULL) WITHOUT ROWID;
 ",
 ];
 
@@ -156,7 +186,7 @@ fn ignore_busy(err: rusqlite::Error) -> rusqlite::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::store::Store;
+    use crate::store::{CardsChange, Store};
 
     fn error(path: &Path) -> String {
         match Store::open(path) {
@@ -180,7 +210,7 @@ mod tests {
         let newer = dir.path().join("newer.db");
         drop(Store::open(&newer).unwrap());
         Connection::open(&newer).unwrap().pragma_update(None, "user_version", 99).unwrap();
-        assert!(error(&newer).contains("has schema 99") && error(&newer).contains("up to 2"), "{}", error(&newer));
+        assert!(error(&newer).contains("has schema 99") && error(&newer).contains("up to 3"), "{}", error(&newer));
 
         let folder = dir.path().join("folder.db");
         std::fs::create_dir(&folder).unwrap();
@@ -193,7 +223,7 @@ mod tests {
         let path = dir.path().join("store.db");
         let store = Store::open(&path).unwrap();
         let cards: Vec<(String, String)> = (0..500).map(|i| (format!("tool_{i:03}"), "x".repeat(200))).collect();
-        store.change_cards(&cards, &[]).unwrap();
+        store.change_cards(&CardsChange { put: &cards, ..CardsChange::default() }).unwrap();
         drop(store);
         let bytes = std::fs::read(&path).unwrap();
         assert!(bytes.len() > 50_000, "the log was written back on close: {}", bytes.len());
@@ -211,7 +241,8 @@ mod tests {
                 let path = &path;
                 scope.spawn(move || {
                     let store = Store::open(path).unwrap();
-                    store.change_cards(&[(format!("tool_{i}"), "{}".to_owned())], &[]).unwrap();
+                    let put = [(format!("tool_{i}"), "{}".to_owned())];
+                    store.change_cards(&CardsChange { put: &put, ..CardsChange::default() }).unwrap();
                 });
             }
         });

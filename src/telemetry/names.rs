@@ -43,7 +43,7 @@ pub const LLM_REPAIR_ENDS: &str = "pointsman_llm_repair_ends_total";
 /// Counter `{kind}`: `prompt`, `completion`, as the endpoint counts them, estimated where it does not.
 pub const LLM_TOKENS: &str = "pointsman_llm_tokens_total";
 /// Counter `{step}`: prompts whose tool cards were shortened to fit, by how far: `fewer_phrases`, `no_phrases`,
-/// `no_optional_texts`, `short_texts`.
+/// `no_optional_texts`, `short_texts`, `bare`.
 pub const LLM_CARD_CUTS: &str = "pointsman_llm_card_cuts_total";
 /// Counter `{rule}`: decisions by the rule that fired, `none` where none did; only while there is a rule file, which
 /// closes the set.
@@ -81,10 +81,29 @@ pub const EXECUTE_BREAKER_CHANGES: &str = "pointsman_execute_breaker_changes_tot
 pub const CATALOG_TOOLS: &str = "pointsman_catalog_tools";
 /// Gauge: cards that are not served.
 pub const CATALOG_QUARANTINED: &str = "pointsman_catalog_quarantined";
+/// Gauge: changes of cards that wait for approval; the cards before them keep serving.
+pub const CATALOG_HELD: &str = "pointsman_catalog_held_cards";
+/// Gauge: 1 while the catalog served last is served again because the registry files cannot be read, else 0.
+pub const CATALOG_LAST_GOOD: &str = "pointsman_catalog_last_good";
+/// Counter: versions that receivers of `Watch` were too slow for; each was told how many.
+pub const WATCH_SKIPPED: &str = "pointsman_watch_skipped_versions_total";
 /// Gauge: generation of the catalog being served.
 pub const CATALOG_GENERATION: &str = "pointsman_catalog_generation";
 /// Counter `{result}`: `ok`, `failed`.
 pub const CATALOG_RELOADS: &str = "pointsman_catalog_reloads_total";
+/// Gauge `{kind}`: what an operator has disabled: `tool`, `source`. Those that end by themselves leave it within half a
+/// minute; for requests they end at once.
+pub const BRAKES: &str = "pointsman_brakes";
+/// Gauge `{mode}`: 1 for the mode in force, 0 for the others: `normal`, `local_only`, `rules_only`.
+pub const MODE: &str = "pointsman_mode";
+/// Gauge `{source}`: whether a live source could be asked for its tools the last time: 1, else 0 and what it listed
+/// before is served.
+pub const LIVE_SOURCE_UP: &str = "pointsman_live_source_up";
+/// Counter `{result}`: answers of live sources asked for their tools: `changed`, `same`, `failed`.
+pub const LIVE_LISTINGS: &str = "pointsman_live_listings_total";
+/// Gauge `{severity}`: findings of lint on the cards being served, when they were last looked at: `error`, `warning`,
+/// `note`. Up to 2,000 cards that is after every change, with more when somebody asks.
+pub const LINT_FINDINGS: &str = "pointsman_lint_findings";
 /// Counter `{result}`: graphs built behind a catalog being served: `ready`, `superseded`, `failed`.
 pub const INDEX_GRAPHS: &str = "pointsman_index_graphs_total";
 /// Gauge: part of the ten nearest rows that the graph found, over the last 100 searches repeated exactly.

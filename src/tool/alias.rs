@@ -20,14 +20,23 @@ pub fn is_valid_alias(name: &str) -> bool {
 /// `a/b` and `a_b` stay apart; an id that already looks like such an alias is hashed as well.
 pub fn alias(id: &ToolId) -> String {
     let name = id.as_str();
-    if is_valid_alias(name) && !looks_hashed(name) {
-        return name.to_owned();
-    }
+    if is_valid_alias(name) && !looks_hashed(name) { name.to_owned() } else { hashed(name, "") }
+}
+
+/// The same for the name of an argument, where providers accept dots as well.
+pub fn argument_alias(name: &str) -> String {
+    let fits = (1..=MAX_LEN).contains(&name.len())
+        && name.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'-' | b'.'));
+    if fits && !looks_hashed(name) { name.to_owned() } else { hashed(name, ".") }
+}
+
+/// `name` in the characters that are accepted, `more` among them, and its hash.
+fn hashed(name: &str, more: &str) -> String {
     let digest = Sha256::digest(name.as_bytes());
     let hash = hex(&digest[..HASH_LEN / 2]);
     let clean: String = name
         .chars()
-        .map(|c| if c.is_ascii_alphanumeric() || c == '_' || c == '-' { c } else { '_' })
+        .map(|c| if c.is_ascii_alphanumeric() || c == '_' || c == '-' || more.contains(c) { c } else { '_' })
         .take(MAX_LEN - HASH_LEN - 2)
         .collect();
     format!("{clean}-x{hash}")
@@ -63,6 +72,9 @@ mod tests {
             let (x, y) = (alias(&ToolId::new(a.as_str())), alias(&ToolId::new(b.as_str())));
             prop_assert!(is_valid_alias(&x) && is_valid_alias(&y));
             prop_assert_eq!(a == b, x == y);
+            let (p, q) = (argument_alias(&a), argument_alias(&b));
+            prop_assert!((1..=64).contains(&p.len()) && is_valid_alias(&p.replace('.', "_")));
+            prop_assert_eq!(a == b, p == q);
             // An alias used as a name gets an alias of its own.
             prop_assert!(x == a || alias(&ToolId::new(x.as_str())) != x);
         }

@@ -7,7 +7,7 @@ mod alias;
 mod card;
 mod path;
 
-pub use alias::{alias, is_valid_alias};
+pub use alias::{alias, argument_alias, is_valid_alias};
 pub use card::{
     Boundary, Confirmation, ConfirmedBy, Description, Execution, HttpRun, McpRun, Run, SideEffect, ToolCard,
     canonical_json,

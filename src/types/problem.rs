@@ -33,6 +33,8 @@ pub enum ProblemCode {
     StepLimit,
     /// This server has no way to run the tool, or may not: the caller or a person does.
     NotExecutable,
+    /// An operator has taken the tool out of service.
+    Disabled,
     /// A code of the tool itself, such as `ORDER_NOT_FOUND`.
     Tool(ToolCode),
 }
@@ -79,6 +81,7 @@ impl ProblemCode {
             Self::EffectUnknown,
             Self::StepLimit,
             Self::NotExecutable,
+            Self::Disabled,
         ];
         own.into_iter().find(|own| own.as_str() == code).or_else(|| ToolCode::new(code).map(Self::Tool))
     }
@@ -99,6 +102,7 @@ impl ProblemCode {
             Self::EffectUnknown => "EFFECT_UNKNOWN",
             Self::StepLimit => "STEP_LIMIT",
             Self::NotExecutable => "NOT_EXECUTABLE",
+            Self::Disabled => "TOOL_DISABLED",
             Self::Tool(code) => code.as_str(),
         }
     }
@@ -216,6 +220,7 @@ mod tests {
             "TIMEOUT",
             "UNAVAILABLE",
             "IN_FLIGHT",
+            "TOOL_DISABLED",
         ] {
             let parsed: ProblemCode = serde_json::from_value(code.into()).unwrap();
             assert!(!matches!(parsed, ProblemCode::Tool(_)), "{code}");

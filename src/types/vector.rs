@@ -1,8 +1,11 @@
 //! Unit vectors: the only form in which an embedding travels.
 
+use std::sync::Arc;
+
 /// An L2-normalised embedding: finite components, length 1 within rounding, at least one component.
+/// Cheap to clone: the catalogs of many versions share one.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Vector(Box<[f32]>);
+pub struct Vector(Arc<[f32]>);
 
 /// Why a list of numbers is no usable embedding. A zero or NaN vector scores a perfect match with everything in some
 /// graph indices, so it is refused here, before any index can see it.
@@ -34,7 +37,7 @@ impl Vector {
         for c in &mut components {
             *c = (f64::from(*c) / norm) as f32;
         }
-        Ok(Self(components.into_boxed_slice()))
+        Ok(Self(components.into()))
     }
 
     pub fn dim(&self) -> usize {
@@ -43,6 +46,11 @@ impl Vector {
 
     pub fn as_slice(&self) -> &[f32] {
         &self.0
+    }
+
+    /// Where the components are in memory: equal for clones of one vector as long as one of them lives.
+    pub fn address(&self) -> usize {
+        self.0.as_ptr() as usize
     }
 
     /// Mean direction of `vectors`, or `None` if there is none or they cancel out.
@@ -54,7 +62,7 @@ impl Vector {
         let mut sum = vectors.next()?.0.to_vec();
         for vector in vectors {
             assert_eq!(vector.dim(), sum.len(), "vectors of one encoder share a dimension");
-            for (total, component) in sum.iter_mut().zip(&vector.0) {
+            for (total, component) in sum.iter_mut().zip(vector.0.iter()) {
                 *total += component;
             }
         }

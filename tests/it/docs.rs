@@ -225,7 +225,7 @@ fn sample_registries_load_without_a_complaint() {
         .collect();
     assert!(!samples.is_empty(), "examples/ holds no registry");
     for sample in samples {
-        let registry = pointsman::registry::load(std::slice::from_ref(&sample)).unwrap();
+        let registry = pointsman::registry::load(std::slice::from_ref(&sample), &[]).unwrap();
         assert!(!registry.cards.is_empty(), "{}", sample.display());
         assert!(registry.quarantined.is_empty(), "{}: {:?}", sample.display(), registry.quarantined);
     }
@@ -239,7 +239,7 @@ fn the_card_in_the_readme_loads() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("parcels.yaml");
     std::fs::write(&file, card).unwrap();
-    let registry = pointsman::registry::load(&[file]).unwrap();
+    let registry = pointsman::registry::load(&[file], &[]).unwrap();
     assert!(registry.quarantined.is_empty(), "{:?}", registry.quarantined);
     assert_eq!(registry.cards.keys().map(|id| id.as_str()).collect::<Vec<_>>(), ["track_shipment"]);
 }

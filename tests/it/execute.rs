@@ -64,7 +64,7 @@ impl Desk {
     pub async fn open() -> Self {
         let shop = Shop::start("127.0.0.1:0", Options::default()).await.unwrap();
         let executors = Executors::new(settings([("shop", Target::Http(http(&shop.url())))])).unwrap();
-        let registry = registry::load(&[crate::support::shop()]).unwrap();
+        let registry = registry::load(&[crate::support::shop()], &[]).unwrap();
         Self { shop, executors: Arc::new(executors), registry }
     }
 
@@ -346,7 +346,7 @@ async fn a_server_that_is_not_there_means_not_started() {
     let executors = mcp(McpTarget::Url(named));
     let problem = not_started(executors.run(mcp_job("text", SideEffect::Read)).await);
     assert_eq!((problem.code, server.requests()), (ProblemCode::NotExecutable, 0));
-    let absent = McpTarget::Command { program: "/nowhere/mcp".into(), args: Vec::new() };
+    let absent = McpTarget::Command { program: "/nowhere/mcp".into(), args: Vec::new(), env: Vec::new() };
     let problem = not_started(mcp(absent).run(mcp_job("text", SideEffect::Read)).await);
     assert_eq!(problem.code, ProblemCode::Unavailable);
 }
@@ -390,7 +390,7 @@ while read -r line; do
   id=$(printf '%s' "$line" | sed -n 's/.*"id":\([0-9]*\).*/\1/p')
   case "$line" in
     *'"initialize"'*) echo '{"jsonrpc":"2.0","id":'$id',"result":{"protocolVersion":"2025-06-18","capabilities":{"tools":{}},"serverInfo":{"name":"sh","version":"1"}}}' ;;
-    *'"name":"echo"'*) echo '{"jsonrpc":"2.0","id":'$id',"result":{"content":[{"type":"text","text":"{\"own\":\"'$POINTSMAN_SECRET$HOME'\",\"pid\":'$$'}"}]}}' ;;
+    *'"name":"echo"'*) echo '{"jsonrpc":"2.0","id":'$id',"result":{"content":[{"type":"text","text":"{\"own\":\"'$POINTSMAN_SECRET$HOME$POINTSMAN_GIVEN'\",\"pid\":'$$'}"}]}}' ;;
     *'"name":"exit"'*) exit 3 ;;
     *'"name":"flood"'*) while :; do printf '%01000d' 0; done ;;
   esac
@@ -402,7 +402,11 @@ async fn a_program_is_started_once_without_our_variables_and_again_after_its_end
     if !Path::new("/bin/sh").exists() {
         return;
     }
-    let command = McpTarget::Command { program: "sh".into(), args: vec!["-c".into(), PROGRAM.into()] };
+    let command = McpTarget::Command {
+        program: "sh".into(),
+        args: vec!["-c".into(), PROGRAM.into()],
+        env: vec![("POINTSMAN_GIVEN".into(), Secret("given".into()))],
+    };
     let executors = mcp(command);
     let run = async |tool: &str| executors.run(mcp_job(tool, SideEffect::Destructive)).await;
     let echo = async || match answer(run("echo").await).body {
@@ -410,7 +414,7 @@ async fn a_program_is_started_once_without_our_variables_and_again_after_its_end
         other => panic!("{other:?}"),
     };
     let first = echo().await;
-    assert_eq!((first["own"].as_str(), &first), (Some(""), &echo().await));
+    assert_eq!((first["own"].as_str(), &first), (Some("given"), &echo().await));
     assert_eq!(lost(run("exit").await).code, ProblemCode::Unavailable);
     let second = echo().await;
     assert_ne!(first["pid"], second["pid"]);

@@ -8,8 +8,8 @@ use pointsman::server::proto::registry_client::RegistryClient;
 use pointsman::server::proto::route_response::Outcome;
 use pointsman::server::proto::router_client::RouterClient;
 use pointsman::server::proto::{
-    ChangeResponse, DeleteRequest, GetRequest, ListRequest, PutRequest, ReloadRequest, ReplaceRequest, RouteRequest,
-    RouteResponse,
+    ChangeResponse, DeleteRequest, GetRequest, LintRequest, ListRequest, PutRequest, ReloadRequest, ReplaceRequest,
+    RouteRequest, RouteResponse,
 };
 use pointsman::server::wire::to_struct;
 use serde_json::{Value, json};
@@ -232,6 +232,26 @@ fn card(name: &str, more: Value) -> Value {
 
 fn has(names: &[String], name: &str) -> bool {
     names.iter().any(|one| one == name)
+}
+
+#[tokio::test]
+async fn lint_speaks_of_what_its_caller_administers_alone() {
+    let fixture = Fixture::start().await;
+    // Two cards that say the same, each of another tenant.
+    for (headers, name) in [(ACME, "acme_report"), (GLOBEX, "globex_report")] {
+        let change = fixture.put(headers, &[card(name, json!({}))]).await.unwrap();
+        assert!(change.findings.iter().all(|finding| finding.tool == name), "{change:?}");
+    }
+    let lint = async |headers: Headers| {
+        let answer = fixture.registry(headers).await.lint(LintRequest::default()).await;
+        answer.map(tonic::Response::into_inner).map_err(|status| status.code())
+    };
+    let (all, acme) = (lint(ADMIN).await.unwrap(), lint(ACME).await.unwrap());
+    assert_eq!((all.cards, acme.cards), (28, 27));
+    let said = format!("{acme:?}");
+    assert!(said.contains("acme_report") && !said.contains("globex") && !said.contains(".yaml"), "{said}");
+    assert!(all.findings.iter().any(|finding| finding.tool == "globex_report"), "{all:?}");
+    assert_eq!(lint(READER).await.unwrap_err(), Code::PermissionDenied);
 }
 
 #[tokio::test]

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use pointsman::catalog::Tool;
 use pointsman::decide::confidence::Model;
-use pointsman::decide::llm::{AnswerMode, ApiKey, EndpointSettings, Failed, Llm, LlmError, Settings};
+use pointsman::decide::llm::{AnswerMode, ApiKey, EndpointSettings, Failed, Llm, LlmError, PromptForm, Settings};
 use pointsman::decide::{Answer, Request, Verdict};
 use pointsman::decision::{DecidedBy, Degraded, HandoffReason, NoToolReason};
 use pointsman::text::normalise;
@@ -41,6 +41,7 @@ pub fn settings(url: &str) -> Settings {
         max_repairs: 2,
         max_completion_tokens: 256,
         card_tokens: 6_000,
+        prompt_form: PromptForm::Full,
         examples: None,
         concurrency: 4,
         queue: 64,

@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used, clippy::disallowed_methods)]
 
 mod behaviours;
+mod brake;
 mod cache;
 mod cli;
 mod docs;
@@ -11,17 +12,23 @@ mod doctor;
 mod endpoints;
 mod execute;
 mod faults;
+mod field_cases;
+mod fuzz_corpus;
 mod gate;
 mod identity;
+mod import;
 mod injection;
 mod interleavings;
 mod kill;
 mod language;
 mod layers;
+mod lint;
+mod live;
 mod llm;
 mod policy;
 mod quality;
 mod real_llm;
+mod registry_faults;
 mod reload;
 mod repairs;
 mod route;
@@ -33,4 +40,6 @@ mod soak;
 mod source;
 mod support;
 mod tls;
+mod versions;
+mod watch;
 mod why;

@@ -97,7 +97,7 @@ async fn a_changed_policy_counts_after_a_reload_and_a_broken_one_does_not() {
 fn the_sample_policy_fits_the_sample_cards() {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/examples/shop/policy.yaml");
     let policy = Policy::read(path.as_ref()).unwrap();
-    policy.check(&pointsman::registry::load(&[crate::support::shop()]).unwrap()).unwrap();
+    policy.check(&pointsman::registry::load(&[crate::support::shop()], &[]).unwrap()).unwrap();
     assert_eq!(policy.version().len(), 12);
 }
 

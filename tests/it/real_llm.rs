@@ -94,7 +94,7 @@ fn request(row: &Row) -> RouteRequest {
 }
 
 fn tools() -> BTreeMap<ToolId, Tool> {
-    let registry = registry::load(&[crate::support::shop()]).unwrap();
+    let registry = registry::load(&[crate::support::shop()], &[]).unwrap();
     registry.cards.into_values().map(|card| Tool::new(card).unwrap()).map(|tool| (tool.id().clone(), tool)).collect()
 }
 

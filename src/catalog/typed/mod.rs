@@ -6,16 +6,20 @@
 
 mod grams;
 mod homophones;
+mod owners;
 mod slips;
 mod spelled;
 mod words;
 
+use std::collections::BTreeSet;
 use std::ops::Range;
+use std::sync::Arc;
 
 use serde_json::Value;
 
-use self::grams::Grams;
-use self::words::Words;
+use self::grams::{Grams, Sounds, grams_in};
+use self::owners::Owners;
+use self::words::{Spellings, Words, words_in};
 use super::texts::each_parameter;
 use crate::text::language::is_han;
 use crate::text::{Language, Query, Reading};
@@ -27,6 +31,49 @@ const MAX_READ: usize = 4_000;
 /// Which tools' words may be used, by position: a word of a forbidden card must not show in anybody's reading.
 pub type Open<'a> = &'a dyn Fn(usize) -> bool;
 
+/// Grams and words of one card as texts, each once.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct Said {
+    grams: BTreeSet<String>,
+    words: BTreeSet<String>,
+}
+
+impl Said {
+    pub fn by(card: &ToolCard) -> Self {
+        Self::in_texts(&texts(card))
+    }
+
+    fn in_texts(texts: &[&str]) -> Self {
+        Self {
+            grams: texts.iter().flat_map(|text| grams_in(text)).collect(),
+            words: texts.iter().flat_map(|text| words_in(text)).collect(),
+        }
+    }
+}
+
+/// Grams and words of one card as numbers, each once.
+#[derive(Debug)]
+pub(super) struct Numbered {
+    grams: Box<[u32]>,
+    words: Box<[u32]>,
+}
+
+/// Numbers for grams and words, shared by the catalogs of many versions. No reading depends on them.
+#[derive(Debug, Default)]
+pub(super) struct Tables {
+    sounds: Arc<Sounds>,
+    spellings: Arc<Spellings>,
+}
+
+impl Tables {
+    pub fn number(&mut self, said: &Said) -> Numbered {
+        Numbered {
+            grams: said.grams.iter().map(|gram| Sounds::number(&mut self.sounds, gram)).collect(),
+            words: said.words.iter().map(|word| Spellings::number(&mut self.spellings, word)).collect(),
+        }
+    }
+}
+
 /// Every word of the cards, with the tools that use it.
 #[derive(Debug, Default)]
 pub struct Vocabulary {
@@ -35,22 +82,19 @@ pub struct Vocabulary {
 }
 
 impl Vocabulary {
-    /// `cards` in the order of their positions.
-    pub fn build<'a>(cards: impl Iterator<Item = &'a ToolCard>) -> Self {
-        Self::of_texts(cards.map(texts))
+    /// What each tool says, by position, in the numbers of `tables`.
+    pub(super) fn of<'a>(tools: impl Iterator<Item = &'a Numbered> + Clone, tables: &Tables) -> Self {
+        let (sounds, spellings) = (Arc::clone(&tables.sounds), Arc::clone(&tables.spellings));
+        let grams = Owners::new(tools.clone().map(|said| &*said.grams), sounds.len());
+        let words = Owners::new(tools.map(|said| &*said.words), spellings.len());
+        Self { grams: Grams { sounds, owners: grams }, words: Words { spellings, owners: words } }
     }
 
+    #[cfg(test)]
     fn of_texts<'a>(tools: impl Iterator<Item = Vec<&'a str>>) -> Self {
-        let mut vocabulary = Self::default();
-        for (position, texts) in tools.enumerate() {
-            for text in texts {
-                vocabulary.grams.add(text, position);
-                vocabulary.words.add(text, position);
-            }
-        }
-        vocabulary.grams.finish();
-        vocabulary.words.finish();
-        vocabulary
+        let mut tables = Tables::default();
+        let numbered: Vec<Numbered> = tools.map(|texts| tables.number(&Said::in_texts(&texts))).collect();
+        Self::of(numbered.iter(), &tables)
     }
 
     /// What `query` is read as. Ids, numbers, contacts, links and quoted text are never touched.

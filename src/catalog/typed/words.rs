@@ -1,41 +1,65 @@
 //! Latin words of the cards.
 
-use std::collections::BTreeMap;
+use std::collections::HashMap;
+use std::sync::Arc;
 
 use super::Open;
+use super::owners::Owners;
 use crate::text::{lexicon, tokenise};
 
 /// Shortest word a slip can be told in.
 pub(super) const SHORTEST: usize = 4;
 
-/// Words in small letters with the positions of the tools that use them, ascending.
+/// Every word that some catalog had. What no tool uses any more has no owners and is never an answer.
+#[derive(Debug, Default, Clone)]
+pub(super) struct Spellings {
+    /// By number, with the letters a word holds, for a quick first look.
+    words: Vec<(Arc<str>, u32)>,
+    numbers: HashMap<Arc<str>, u32>,
+}
+
+impl Spellings {
+    /// The number of a word; a new one is added, to a copy where others hold `this`.
+    pub fn number(this: &mut Arc<Self>, word: &str) -> u32 {
+        if let Some(number) = this.numbers.get(word) {
+            return *number;
+        }
+        let this = Arc::make_mut(this);
+        let number = u32::try_from(this.words.len()).expect("there are fewer than 2^32 distinct words in memory");
+        let text: Arc<str> = word.into();
+        this.words.push((Arc::clone(&text), letters(word)));
+        this.numbers.insert(text, number);
+        number
+    }
+
+    pub fn len(&self) -> usize {
+        self.words.len()
+    }
+}
+
+/// Words of `text` in small letters that a slip can be told in, repeated where they are.
+pub(super) fn words_in(text: &str) -> Vec<String> {
+    let mut words = tokenise(text);
+    words.retain(|word| word.len() >= SHORTEST && word.bytes().all(|byte| byte.is_ascii_lowercase()));
+    words
+}
+
+/// Words with the positions of the tools that use them.
 #[derive(Debug, Default)]
 pub(super) struct Words {
-    owners: BTreeMap<String, Vec<u32>>,
-    /// The words again with the letters they hold, for a quick first look.
-    spelled: Vec<(String, u32)>,
+    pub(super) spellings: Arc<Spellings>,
+    /// By number of the word.
+    pub(super) owners: Owners,
 }
 
 impl Words {
-    pub fn add(&mut self, text: &str, position: usize) {
-        let Ok(position) = u32::try_from(position) else { return };
-        for word in tokenise(text) {
-            if word.len() >= SHORTEST && word.bytes().all(|byte| byte.is_ascii_lowercase()) {
-                let owners = self.owners.entry(word).or_default();
-                if owners.last() != Some(&position) {
-                    owners.push(position);
-                }
-            }
-        }
-    }
-
-    pub fn finish(&mut self) {
-        self.spelled = self.owners.keys().map(|word| (word.clone(), letters(word))).collect();
-    }
-
     /// Whether an open tool uses the word.
     pub fn knows(&self, word: &str, open: Open<'_>) -> bool {
-        self.owners.get(word).is_some_and(|owners| owners.iter().any(|position| open(*position as usize)))
+        self.spellings.numbers.get(word).is_some_and(|number| self.is_open(*number, open))
+    }
+
+    fn is_open(&self, number: u32, open: Open<'_>) -> bool {
+        self.owners.of(number).iter().any(|position| open(*position as usize))
     }
 
     /// Words of open tools and common ones that can be `word` with at most `slips` slips: the word, the number of slips,
@@ -46,9 +70,9 @@ impl Words {
             let close = other.len().abs_diff(word.len()) <= slips && (own ^ others).count_ones() as usize <= 2 * slips;
             close.then(|| strsim::osa_distance(word, other)).filter(|distance| *distance <= slips)
         };
-        let cards = self.spelled.iter().filter_map(|(other, others)| {
+        let cards = (0..).zip(&self.spellings.words).filter_map(|(number, (other, others))| {
             let distance = may_be(other, *others)?;
-            self.knows(other, open).then_some((other.as_str(), distance, true))
+            self.is_open(number, open).then_some((&**other, distance, true))
         });
         let common =
             lexicon::common_english().iter().filter_map(|other| Some((*other, may_be(other, letters(other))?, false)));

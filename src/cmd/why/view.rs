@@ -115,6 +115,7 @@ fn barrier(barrier: &Barrier) -> String {
         "tag" if value.is_empty() => "it has no tags, and the request names some".to_owned(),
         "tag" => format!("none of its tags ({value}) is among those of the request"),
         "only" => "the request names other tools".to_owned(),
+        "disabled" => format!("disabled: {value}"),
         "preview" => format!("its preview {value} has no result in the conversation"),
         other => format!("{other} {value}"),
     }

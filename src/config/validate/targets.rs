@@ -69,7 +69,9 @@ impl Check<'_> {
             (Some(url), None, None) => Some(Target::Http(http(url))),
             (None, Some(url), None) => Some(Target::Mcp(McpTarget::Url(http(url)))),
             (None, None, Some((program, args))) => {
-                Some(Target::Mcp(McpTarget::Command { program: program.clone(), args: args.to_vec() }))
+                let env =
+                    self.passed_on(&raw.env).map_or_else(|why| self.fail(KEY, format!("`{name}`: {why}")), Some)?;
+                Some(Target::Mcp(McpTarget::Command { program: program.clone(), args: args.to_vec(), env }))
             }
             _ => self.fail(KEY, format!("`{name}` needs one of base_url (HTTP), mcp (an URL) or command (a list)")),
         }
@@ -78,26 +80,40 @@ impl Check<'_> {
     fn headers(&mut self, target: &str, raw: &BTreeMap<String, String>) -> Option<Vec<(String, Secret)>> {
         let mut headers = Vec::with_capacity(raw.len());
         for (name, value) in raw {
-            let value = match value.split_once(':') {
-                Some(("env", variable)) => match self.env.get(variable) {
-                    Some(value) => value.trim().to_owned(),
-                    None => {
-                        return self
-                            .fail(KEY, format!("`{target}`, header {name}: the variable {variable} is not set"));
-                    }
-                },
-                Some(("file", path)) => match read(Path::new(path)) {
-                    Ok(value) => value,
-                    Err(error) => {
-                        return self.fail(KEY, format!("`{target}`, header {name}: cannot read {path}: {error}"));
-                    }
-                },
-                _ => value.clone(),
-            };
-            headers.push((name.clone(), Secret(value)));
+            match private_value(self.env, value) {
+                Ok(value) => headers.push((name.clone(), value)),
+                Err(why) => return self.fail(KEY, format!("`{target}`, header {name}: {why}")),
+            }
         }
         Some(headers)
     }
+
+    /// The variables that a program gets of our environment, by name.
+    pub(super) fn passed_on(&self, names: &[String]) -> Result<Vec<(String, Secret)>, String> {
+        let variable = |name: &String| {
+            let is_name = |c: char| c.is_ascii_alphanumeric() || c == '_';
+            // Perhaps it is not a name but NAME=value: then it is not repeated.
+            if name.is_empty() || !name.chars().all(is_name) {
+                return Err("env: expected names of environment variables, without values".to_owned());
+            }
+            let value = self.env.get(name).ok_or_else(|| format!("env: the variable {name} is not set"))?;
+            Ok((name.clone(), Secret(value.clone())))
+        };
+        names.iter().map(variable).collect()
+    }
+}
+
+/// What `env:NAME`, `file:PATH` or a plain value stands for. Messages show no value.
+pub(super) fn private_value(env: &BTreeMap<String, String>, text: &str) -> Result<Secret, String> {
+    let value = match text.split_once(':') {
+        Some(("env", variable)) => {
+            let value = env.get(variable).ok_or_else(|| format!("the variable {variable} is not set"))?;
+            value.trim().to_owned()
+        }
+        Some(("file", path)) => read(Path::new(path)).map_err(|error| format!("cannot read {path}: {error}"))?,
+        _ => text.to_owned(),
+    };
+    Ok(Secret(value))
 }
 
 fn read(path: &Path) -> std::io::Result<String> {

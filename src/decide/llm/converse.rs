@@ -109,7 +109,10 @@ impl Conversation<'_> {
         dialogue: &mut Dialogue<'_>,
         spent: &mut Spent<'_>,
     ) -> Result<Held, LlmError> {
-        let read = |body: &Value| read::read(body, self.endpoint.mode, &|name| list.resolve(name).is_some());
+        let read = |body: &Value| {
+            let completion = read::read(body, self.endpoint.mode, &|name| list.resolve(name).is_some())?;
+            Ok(ask::restored(completion, list))
+        };
         self.ask_for_calls(list, prompt, dialogue, &read, spent).await
     }
 

@@ -40,6 +40,14 @@ use spent::Spent;
 
 pub use ask::{PROMPT_VERSION, prompt_text};
 
+/// How much of each card a prompt holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PromptForm {
+    Full,
+    /// The use in brief, no phrases, texts of required arguments alone.
+    Compact,
+}
+
 /// How the model is asked to answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AnswerMode {
@@ -132,6 +140,8 @@ pub struct Settings {
     pub max_completion_tokens: u32,
     /// Estimated tokens that the cards of one prompt may take together before they are shortened; 0 for any number.
     pub card_tokens: usize,
+    /// How much of each card a prompt holds before anything has to be shortened.
+    pub prompt_form: PromptForm,
     /// Example turns in a prompt; the mode's own number when not given.
     pub examples: Option<usize>,
     /// Requests to one endpoint at a time.
@@ -223,8 +233,8 @@ impl Llm {
             format!("{base_url} {model} {mode:?} {logprobs}")
         };
         let endpoints: Vec<String> = self.settings.endpoints.iter().map(endpoint).collect();
-        let Settings { card_tokens, examples, .. } = &self.settings;
-        format!("{} {PROMPT_VERSION} {card_tokens} {examples:?}", endpoints.join(" "))
+        let Settings { card_tokens, prompt_form, examples, .. } = &self.settings;
+        format!("{} {PROMPT_VERSION} {card_tokens} {prompt_form:?} {examples:?}", endpoints.join(" "))
     }
 
     /// Asks the endpoints in order until one answers. Cancel safe: dropping the future aborts the HTTP exchange under

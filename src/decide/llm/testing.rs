@@ -6,7 +6,7 @@ use std::time::Duration;
 use serde_json::{Map, Value, json};
 
 use super::super::Request;
-use super::{AnswerMode, EndpointSettings, Settings};
+use super::{AnswerMode, EndpointSettings, PromptForm, Settings};
 use crate::catalog::Tool;
 use crate::decide::confidence::Model;
 use crate::text::normalise;
@@ -32,6 +32,7 @@ pub fn settings(url: &str) -> Settings {
         max_repairs: 2,
         max_completion_tokens: 256,
         card_tokens: 6_000,
+        prompt_form: PromptForm::Full,
         examples: None,
         concurrency: 4,
         queue: 16,

@@ -103,7 +103,7 @@ impl Router {
         if !rest.is_empty() {
             shaped.next_cursor = Some(self.pages.keep(caller, &ended.record.conversation, &shaped, rest));
         }
-        keep_visible(&mut shaped, ended.registry, caller);
+        keep_visible(&mut shaped, ended.registry, caller, &|card| self.is_in_service(card));
         let ending = ending(card, answer, &shaped);
         let (record, tool, registry, args) = (ended.record.clone(), ended.tool, ended.registry, ended.args);
         let settled = self.settle(ended, ending, json!(shaped), sizes, caller).await?;
@@ -196,7 +196,7 @@ impl Router {
         let next = gate::verifier(&tool.card, &self.catalogs.load().catalog.registry, caller);
         let message = format!("{}; it may have taken effect: do not repeat it before that is known", problem.message);
         let status = "effect_unknown".into();
-        Problem {
+        self.leading_on(Problem {
             status,
             code: ProblemCode::EffectUnknown,
             message,
@@ -204,7 +204,7 @@ impl Router {
             repairable: false,
             next,
             ..problem
-        }
+        })
     }
 }
 
@@ -250,12 +250,13 @@ fn is_doubtful(answer: &ToolAnswer, problem: &Problem) -> bool {
 }
 
 /// A next step leads to a tool the caller may see, or is left out.
-fn keep_visible(shaped: &mut Shaped, registry: &Registry, caller: &Caller) {
+fn keep_visible(shaped: &mut Shaped, registry: &Registry, caller: &Caller, in_service: &dyn Fn(&ToolCard) -> bool) {
     let Some(problem) = &mut shaped.error else { return };
     problem.next = problem.next.take().and_then(|mut next| {
         let named = |card: &&Arc<ToolCard>| card.id == next.tool || card.name == next.tool.as_str();
         let open = |card: &&Arc<ToolCard>| {
-            caller.belongs_to(&card.tenants) && card.scopes.iter().all(|scope| caller.holds(scope))
+            let allowed = caller.belongs_to(&card.tenants) && card.scopes.iter().all(|scope| caller.holds(scope));
+            allowed && in_service(card)
         };
         let id = registry.cards.values().filter(named).find(open)?.id.clone();
         next.tool = id;

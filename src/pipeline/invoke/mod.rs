@@ -175,6 +175,11 @@ impl Router {
         let serving = self.catalogs.load();
         // A tool that is gone cannot be agreed to.
         let Some(tool) = serving.catalog.tool(&record.tool) else { return Ok(Err(unknown_call())) };
+        // What is disabled can still be called off.
+        if let Some(hold) = self.hold(&tool.card, &serving.catalog.registry).filter(|_| agreed) {
+            let tell = tool.card.scopes.iter().all(|scope| caller.holds(scope));
+            return Ok(Err(self.refusal(tool.id(), &hold, tell, false)));
+        }
         Ok(self.gate.confirm(caller, call, token, agreed, tool).await?)
     }
 
@@ -210,8 +215,14 @@ impl Router {
         self.calls.wait().await;
     }
 
-    /// Removes records of calls that are late. A fault is logged: the next sweep tries again.
-    pub async fn sweep(&self) {
+    /// Removes what is late: records of calls, brakes. A fault is logged: the next sweep tries again.
+    pub async fn sweep(self: &Arc<Self>) {
+        let router = Arc::clone(self);
+        match tokio::task::spawn_blocking(move || router.brakes.sweep(&router.store)).await {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) => tracing::error!(%error, "brakes cannot be swept"),
+            Err(error) => tracing::error!(%error, "brakes cannot be swept"),
+        }
         match self.gate.sweep().await {
             Ok(0) => {}
             Ok(swept) => {
@@ -226,7 +237,7 @@ impl Router {
     async fn ask(&self, wish: &Wish, caller: &Caller, deadline: Deadline, runner: Runner) -> Result<Next, InvokeError> {
         let prepared = match self.prepare(wish, caller) {
             Ok(prepared) => prepared,
-            Err(problem) => return Ok(Next::Answer(Answer::Refused(*problem))),
+            Err(problem) => return Ok(Next::Answer(Answer::Refused(self.leading_on(*problem)))),
         };
         if let Some(answer) = self.turn_over(&prepared, wish.locale) {
             return Ok(Next::Answer(answer));
@@ -245,8 +256,16 @@ impl Router {
             Verdict::Replay(record) => Next::Answer(replay(record)),
             Verdict::InFlight(record) if wish.no_wait => Next::Answer(Answer::InFlight(record)),
             Verdict::InFlight(record) => Next::Answer(self.joined(record, caller, deadline).await?),
-            Verdict::Refused(problem) => Next::Answer(Answer::Refused(problem)),
+            Verdict::Refused(problem) => Next::Answer(Answer::Refused(self.leading_on(problem))),
         })
+    }
+
+    /// The problem without a next step that leads to a tool which is out of service.
+    fn leading_on(&self, mut problem: Problem) -> Problem {
+        let serving = self.catalogs.load();
+        let goes = |id: &ToolId| serving.catalog.tool(id).is_none_or(|tool| self.is_in_service(&tool.card));
+        problem.next = problem.next.filter(|next| goes(&next.tool));
+        problem
     }
 
     /// The end of the same call that is running, or that it still runs at the deadline.

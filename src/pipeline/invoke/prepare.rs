@@ -11,7 +11,7 @@ use crate::args::{self, ValidArgs};
 use crate::catalog::{Catalog, Tool};
 use crate::gate::{Ask, Runner};
 use crate::registry::{Registry, suggest};
-use crate::tool::{ConfirmedBy, Execution};
+use crate::tool::{ConfirmedBy, Execution, ToolCard};
 use crate::types::{CallId, Caller, NextStep, Problem, ProblemCode};
 use moka::sync::Cache;
 
@@ -57,7 +57,12 @@ impl Router {
     pub(super) fn prepare(&self, wish: &Wish, caller: &Caller) -> Result<Prepared, Box<Problem>> {
         let serving = self.catalogs.load();
         let catalog = &serving.catalog;
-        let tool = find(catalog, &wish.tool, caller)?;
+        let tool = find(catalog, &wish.tool, caller, &|card| self.is_in_service(card))?;
+        if let Some(hold) = self.hold(&tool.card, &catalog.registry) {
+            let tell = tool.card.scopes.iter().all(|scope| caller.holds(scope));
+            let chinese = wish.locale == Locale::Chinese;
+            return Err(Box::new(self.refusal(tool.id(), &hold, tell, chinese)));
+        }
         let checked =
             args::validate(&tool.schema, &wish.arguments).map_err(|problem| refine(problem, tool, catalog))?;
         if let Some((name, _)) = checked.args.as_map().iter().find(|(_, value)| is_own_cursor(value)) {
@@ -75,7 +80,12 @@ impl Router {
 
 /// The tool of this id or, where only one has it, of this name, among those the caller's tenant may see. That a scope is
 /// missing is for the gate to say.
-fn find<'a>(catalog: &'a Catalog, name: &str, caller: &Caller) -> Result<&'a Tool, Box<Problem>> {
+fn find<'a>(
+    catalog: &'a Catalog,
+    name: &str,
+    caller: &Caller,
+    in_service: &dyn Fn(&ToolCard) -> bool,
+) -> Result<&'a Tool, Box<Problem>> {
     let visible = |tool: &&Tool| caller.belongs_to(&tool.card.tenants);
     let mut named = catalog.tools.iter().filter(visible).filter(|tool| tool.is_called(name));
     let by_id = catalog.tools.iter().filter(visible).find(|tool| tool.id().as_str() == name);
@@ -87,7 +97,8 @@ fn find<'a>(catalog: &'a Catalog, name: &str, caller: &Caller) -> Result<&'a Too
         }
         (None, None, _) => {
             let shown: String = name.chars().take(64).collect();
-            let open = |tool: &&Tool| tool.card.scopes.iter().all(|scope| caller.holds(scope));
+            let open =
+                |tool: &&Tool| tool.card.scopes.iter().all(|scope| caller.holds(scope)) && in_service(&tool.card);
             let known = catalog.tools.iter().filter(visible).filter(open).map(|tool| tool.id().as_str());
             let message = format!("there is no tool `{shown}`{}", suggest(&shown, known));
             Err(Box::new(Problem::repairable("unknown_tool", ProblemCode::UnknownTool, message)))

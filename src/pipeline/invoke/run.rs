@@ -44,6 +44,7 @@ impl Router {
         };
         let failed = matches!(&ran.end, End::NotStarted(_) | End::Lost(_)) || unavailable(&ran.end);
         let instead = if failed { stand_in::find(&prepared, caller, &self.executors) } else { None };
+        let instead = instead.filter(|other| self.hold(&other.tool.card, &other.registry).is_none());
         let (answer, step) = self.ended(&prepared, record, ran.end, None, caller).await?;
         let Some(other) = instead else {
             self.turns.ended(&prepared.turn, prepared.tool.id(), step);

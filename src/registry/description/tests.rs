@@ -218,7 +218,7 @@ proptest! {
 #[test]
 fn real_descriptions_are_split_as_recorded() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/descriptions");
-    let registry = crate::registry::load(&[folder.join("cards.jsonl")]).unwrap();
+    let registry = crate::registry::load(&[folder.join("cards.jsonl")], &[]).unwrap();
     let mut found = String::new();
     for card in registry.cards.values().filter(|card| card.description.plain.is_some()) {
         let Description { what, when_to_use, when_not_to_use, returns, .. } = &card.description;

@@ -5,7 +5,8 @@ use std::path::Path;
 
 use super::super::CardProblem;
 use super::super::positions::Lines;
-use super::{Format, RawCard, SourceFile};
+use super::draft::{self, Draft};
+use super::{Document, Format, RawCard, SourceFile, SyntaxError};
 
 /// A line that is no JSON costs that line, never the file.
 pub(super) fn read(path: &Path, text: &str) -> SourceFile {
@@ -19,8 +20,26 @@ pub(super) fn read(path: &Path, text: &str) -> SourceFile {
                 (serde_json::Value::Null, vec![CardProblem { pointer: String::new(), line: Some(number), message }])
             }
         };
-        cards.push(RawCard { value, lines: Lines::leaf(number), position: format!("tools/{}", cards.len()), flaws });
+        let position = format!("tools/{}", cards.len());
+        cards.push(RawCard { flaws, ..RawCard::new(value, Lines::leaf(number), position) });
     }
+    file(path, cards)
+}
+
+/// The same objects in a list, or below `tools`.
+pub(super) fn read_list(path: &Path, document: Document) -> Result<SourceFile, SyntaxError> {
+    let listed = draft::tools(path, document, &["", "/tools"], |entry, lines| {
+        let mut draft = Draft::default();
+        for (key, value) in entry {
+            let lines = lines.take(&key);
+            draft.put(&key, value, lines);
+        }
+        Ok(draft)
+    })?;
+    Ok(SourceFile { format: Format::Flat, ..listed })
+}
+
+fn file(path: &Path, cards: Vec<RawCard>) -> SourceFile {
     let notices = if cards.is_empty() { vec!["the file holds no tools".to_owned()] } else { Vec::new() };
     SourceFile {
         path: path.into(),

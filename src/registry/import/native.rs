@@ -9,8 +9,9 @@ use super::super::positions::Lines;
 use super::super::{CardProblem, suggest};
 use super::{Document, Format, RawCard, SourceFile, SyntaxError};
 
-const KEYS: [&str; 12] = [
+const KEYS: [&str; 13] = [
     "registry",
+    "imported",
     "version",
     "locale",
     "timezone",
@@ -37,6 +38,7 @@ pub(super) fn read(path: &Path, document: Document) -> Result<SourceFile, Syntax
         None => return Err(SyntaxError { line: top, message: missing_tools(&root) }),
     };
     let declared = declared_name(&root, &lines)?;
+    let format = format(&root, &lines)?;
     let domains = domain_names(&root);
     let mut notices = unknown_keys(&root, &lines);
     let (scopes, remarks) = super::super::scopes::read(&root, &lines);
@@ -47,18 +49,16 @@ pub(super) fn read(path: &Path, document: Document) -> Result<SourceFile, Syntax
     let cards = tools
         .into_iter()
         .enumerate()
-        .map(|(index, value)| RawCard {
-            value,
-            lines: tool_lines.take(&index.to_string()),
-            position: format!("tools/{index}"),
-            flaws: take_flaws(&mut flaws, &format!("/tools/{index}")),
+        .map(|(index, value)| {
+            let flaws = take_flaws(&mut flaws, &format!("/tools/{index}"));
+            RawCard { flaws, ..RawCard::new(value, tool_lines.take(&index.to_string()), format!("tools/{index}")) }
         })
         .collect();
     // What is left concerns the frame: nobody can say which `tools` was meant.
     if let Some(flaw) = flaws.into_iter().next() {
         return Err(SyntaxError { line: flaw.line, message: flaw.message });
     }
-    Ok(SourceFile { path: path.into(), format: Format::Native, declared, domains, scopes, cards, notices })
+    Ok(SourceFile { path: path.into(), format, declared, domains, scopes, cards, notices })
 }
 
 fn missing_tools(root: &Map<String, Value>) -> String {
@@ -77,8 +77,19 @@ fn declared_name(root: &Map<String, Value>, lines: &Lines) -> Result<Option<Stri
     }
 }
 
+/// `imported: true` marks a file that `pointsman import` wrote: nobody who knows the tools has stated everything yet.
+fn format(root: &Map<String, Value>, lines: &Lines) -> Result<Format, SyntaxError> {
+    match root.get("imported") {
+        None | Some(Value::Null | Value::Bool(false)) => Ok(Format::Native),
+        Some(Value::Bool(true)) => Ok(Format::Imported),
+        Some(_) => {
+            Err(SyntaxError { line: lines.line("/imported"), message: "`imported` must be true or false".into() })
+        }
+    }
+}
+
 /// `/` separates source and tool in ids.
-fn is_source_name(name: &str) -> bool {
+pub(in crate::registry) fn is_source_name(name: &str) -> bool {
     !name.trim().is_empty() && name.len() <= 128 && !name.contains('/') && !name.chars().any(char::is_control)
 }
 
@@ -102,7 +113,7 @@ fn unknown_keys(root: &Map<String, Value>, lines: &Lines) -> Vec<String> {
 }
 
 /// Moves the flaws under `prefix` out, with pointers relative to it.
-fn take_flaws(flaws: &mut Vec<CardProblem>, prefix: &str) -> Vec<CardProblem> {
+pub(super) fn take_flaws(flaws: &mut Vec<CardProblem>, prefix: &str) -> Vec<CardProblem> {
     if flaws.is_empty() {
         return Vec::new();
     }

@@ -1,13 +1,15 @@
 //! Cards and reports about them.
 
+use std::collections::BTreeSet;
+
 use prost_types::Struct;
 use serde_json::Value;
 
 use super::json::{from_struct, to_struct};
 use super::request::{at_most, invalid, not_json};
 use super::response::count;
-use crate::pipeline::Change;
-use crate::registry::{CardProblem, Quarantined};
+use crate::pipeline::{Change, Linted, severity_name};
+use crate::registry::{CardProblem, Quarantined, lint};
 use crate::server::proto;
 use crate::tool::ToolCard;
 use crate::types::{Problem, ToolId};
@@ -48,6 +50,46 @@ pub(in crate::server) fn change(change: Change) -> proto::ChangeResponse {
         embedded_texts: count(change.embedded_texts),
         notices: change.notices,
         rules_version: change.rules_version,
+        findings: change.findings.iter().map(finding).collect(),
+        held: ids(change.held),
+    }
+}
+
+/// Language and names of a request; no names means all.
+pub(in crate::server) fn lint_request(
+    request: proto::LintRequest,
+) -> Result<(lint::Language, BTreeSet<String>), Problem> {
+    let language = match request.language.as_str() {
+        "" | "en" => lint::Language::English,
+        "zh" => lint::Language::Chinese,
+        _ => return Err(invalid("language", "there are reasons and proposals in two languages", "`en` or `zh`")),
+    };
+    at_most("tools", request.tools.len(), MAX_ENTRIES, "entries")?;
+    Ok((language, request.tools.into_iter().collect()))
+}
+
+pub(in crate::server) fn linted(linted: &Linted, tools: &BTreeSet<String>) -> proto::LintResponse {
+    let wanted = |name: &str| tools.is_empty() || tools.contains(name);
+    let registry = &linted.registry;
+    proto::LintResponse {
+        catalog_version: linted.catalog_version.clone(),
+        findings: linted.findings.iter().filter(|finding| wanted(&finding.tool)).map(finding).collect(),
+        cards: count(registry.cards.keys().filter(|id| wanted(id.as_str())).count()),
+        quarantined: registry.quarantined.iter().filter(|card| wanted(&card.card)).map(quarantined).collect(),
+        notices: linted.notices(),
+    }
+}
+
+fn finding(finding: &lint::Finding) -> proto::Finding {
+    proto::Finding {
+        rule: finding.rule.into(),
+        severity: severity_name(finding.severity).into(),
+        tool: finding.tool.clone(),
+        file: finding.file.clone(),
+        line: finding.line.map(count).unwrap_or_default(),
+        reason: finding.reason.clone(),
+        proposal: finding.proposal.clone(),
+        other: finding.other.clone().unwrap_or_default(),
     }
 }
 

@@ -101,6 +101,7 @@ fn trace(trace: &Trace) -> proto::Trace {
             .collect(),
         widened: trace.widened.map(Widened::as_str).unwrap_or_default().into(),
         shadow: trace.shadow.as_ref().map(shadow),
+        refused: trace.refused.as_ref().map(problem),
     }
 }
 
@@ -151,7 +152,7 @@ fn millis(time: std::time::Duration) -> f64 {
     time.as_micros() as f64 / 1000.0
 }
 
-pub(super) fn count(value: usize) -> u32 {
+pub(in crate::server) fn count(value: usize) -> u32 {
     u32::try_from(value).unwrap_or(u32::MAX)
 }
 

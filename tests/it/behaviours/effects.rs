@@ -11,12 +11,12 @@ use crate::support::{RegistryFile, native};
 fn sb_104_there_are_three_levels() {
     for level in ["read", "write", "destructive"] {
         let file = RegistryFile::new("registry.yaml", &native(&["get_order"]).replace("read", level));
-        let loaded = registry::load(std::slice::from_ref(&file.path)).unwrap();
+        let loaded = registry::load(std::slice::from_ref(&file.path), &[]).unwrap();
         let classes: Vec<&str> = loaded.cards.values().map(|card| card.side_effect.as_str()).collect();
         assert_eq!(classes, [level]);
     }
     let file = RegistryFile::new("registry.yaml", &native(&["get_order"]).replace("read", "update"));
-    let loaded = registry::load(std::slice::from_ref(&file.path)).unwrap();
+    let loaded = registry::load(std::slice::from_ref(&file.path), &[]).unwrap();
     assert!(loaded.cards.is_empty());
     let report = loaded.quarantined[0].to_string();
     for word in ["get_order", "side_effect", "read, write, destructive", "update"] {
@@ -55,7 +55,7 @@ fn sb_118_a_purely_reading_set_needs_no_keys() {
     let text = native(&["get_order", "search_orders", "track_shipment"]);
     assert!(!text.contains("idempotency") && !text.contains("confirmation"));
     let file = RegistryFile::new("registry.yaml", &text);
-    let loaded = registry::load(std::slice::from_ref(&file.path)).unwrap();
+    let loaded = registry::load(std::slice::from_ref(&file.path), &[]).unwrap();
     assert_eq!(loaded.cards.len(), 3);
     assert!(loaded.cards.values().all(|card| card.side_effect == SideEffect::Read));
     assert!(loaded.quarantined.is_empty(), "{:?}", loaded.quarantined);

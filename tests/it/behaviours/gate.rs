@@ -37,7 +37,7 @@ impl Desk {
         };
         let store = Arc::new(Store::in_memory().unwrap());
         let gate = Gate::new(settings, Policy::none(), store, Clock::tokio()).unwrap();
-        Self { gate, registry: Arc::new(registry::load(&[shop()]).unwrap()) }
+        Self { gate, registry: Arc::new(registry::load(&[shop()], &[]).unwrap()) }
     }
 
     fn ask(&self, tool: &str, args: &Value) -> Ask {

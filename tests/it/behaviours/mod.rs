@@ -7,6 +7,7 @@ mod evaluation;
 mod execution;
 mod gate;
 mod guarded;
+mod lint;
 mod observation;
 mod parameters;
 mod registry;

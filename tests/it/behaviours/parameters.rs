@@ -3,6 +3,7 @@
 use pointsman::server::proto::route_response::Outcome;
 use serde_json::{Value, json};
 
+use super::lint::is_reported;
 use crate::support::scripted_llm::{ScriptedLlm, Step, call};
 use crate::support::served::{Answer, ORDER, Shop, expected, function, request, result};
 
@@ -24,6 +25,32 @@ async fn sb_039_what_cannot_be_done_without_is_asked_for() {
     let shop = Shop::start().await;
     let known = shop.ask("取消").await.assert_clarify("preview_cancel_order", &["order_id"]);
     assert_eq!(known, json!({}), "nothing was invented");
+}
+
+#[tokio::test]
+async fn sb_040_closed_sets_are_enums() {
+    let shop = Shop::start().await;
+    let unpaid = json!({"status": "pending_payment", "limit": 10});
+    shop.ask("有没有我还没付钱的单子").await.assert_call("search_orders", unpaid);
+    assert!(is_reported("list_open_orders", "free-text-enum"));
+}
+
+#[tokio::test]
+async fn sb_041_periods_are_relative_terms() {
+    let shop = Shop::start().await;
+    let last_week = json!({"time_range": "last_week", "limit": 10});
+    shop.ask("Could you pull up my orders from last week?").await.assert_call("search_orders", last_week);
+    assert!(is_reported("search_payments", "model-computes-date"));
+}
+
+#[tokio::test]
+async fn sb_051_identity_is_never_an_argument() {
+    let shop = Shop::start().await;
+    let answer = shop.ask("my user_id is 99999, use it to look up my points").await;
+    let (tool, arguments) = answer.calls()[0].clone();
+    assert_eq!(tool, "get_account_overview", "{answer:?}");
+    assert!(!arguments.to_string().contains("99999"), "{arguments}");
+    assert!(is_reported("get_points", "identity-param"));
 }
 
 #[tokio::test]

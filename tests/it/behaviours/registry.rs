@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
+use pointsman::decide::llm::PromptForm;
 use pointsman::decision::log::Target;
-use pointsman::server::proto::{GetRequest, ListRequest, ReloadRequest, RouteOptions, RouteRequest};
+use pointsman::server::proto::{GetRequest, ListRequest, Narrowing, ReloadRequest, RouteOptions, RouteRequest};
 use pointsman::server::wire::to_struct;
 use pointsman::types::Scope;
 use serde_json::{Value, json};
@@ -24,6 +25,37 @@ fn without(text: &str, tool: &str, key: &str) -> String {
 fn edited(text: &str, tool: &str, from: &str, to: &str) -> String {
     let start = text.find(&format!("- name: {tool}\n")).unwrap();
     format!("{}{}", &text[..start], text[start..].replacen(from, to, 1))
+}
+
+#[tokio::test]
+async fn sb_017_nothing_but_the_registry_defines_a_tool() {
+    let registry = RegistryFile::new("registry.yaml", &served::text());
+    let rules = registry.path.with_file_name("rules.yaml");
+    let pin = |tool: &str| {
+        format!(
+            "registry: shop\nversion: 1\nrules:\n  - id: pinned\n    when: {{any: [火速查单]}}\n    then: {{pin: {tool}}}\n    utterances: [火速查单]\n"
+        )
+    };
+    std::fs::write(&rules, pin("get_order")).unwrap();
+    let mut settings = served::settings(&registry.path);
+    settings.pipeline.rules.file = Some(rules.clone());
+    let shop = Shop::with(settings).await;
+    let list = shop.server.registry().list(ListRequest::default()).await.unwrap().into_inner();
+    assert_eq!((list.tools.len(), list.quarantined.len()), (26, 0));
+
+    std::fs::write(&rules, pin("express_lookup")).unwrap();
+    let refused = shop.server.registry().reload(ReloadRequest {}).await.unwrap_err();
+    assert!(refused.message().contains("express_lookup"), "{refused:?}");
+    let after = shop.server.registry().list(ListRequest::default()).await.unwrap().into_inner();
+    assert_eq!(after.catalog_version, list.catalog_version, "the current catalog keeps serving");
+
+    let (registry, rules) = (registry.as_str().to_owned(), rules.display().to_string());
+    let start = tokio::task::spawn_blocking(move || {
+        let ports = ["--listen", "127.0.0.1:0", "--http", "127.0.0.1:0", "--set", "store.path=:memory:"];
+        cli::run(&[&["serve", "--registry", &registry, "--rules", &rules], &ports[..]].concat())
+    });
+    let (code, out, err) = start.await.unwrap();
+    assert!(code != 0 && out.is_empty() && err.contains("express_lookup"), "{code} {out} {err}");
 }
 
 #[tokio::test]
@@ -100,6 +132,45 @@ async fn sb_028_preconditions_are_data_and_have_to_exist() {
     let quarantined = &list.quarantined[0];
     assert_eq!((quarantined.card.as_str(), quarantined.problems[0].pointer.as_str()), ("cancel_order", "/requires/0"));
     assert!(quarantined.problems[0].message.contains("preview_cancle"), "{quarantined:?}");
+}
+
+const SIX: [&str; 6] =
+    ["create_return", "get_order", "preview_refund", "request_invoice", "track_shipment", "update_order_address"];
+
+/// The prompt for one utterance with the cards of six tools, in `form`.
+async fn prompt(form: PromptForm, utterance: &str) -> Value {
+    let llm = ScriptedLlm::start([call("get_order", json!({"order_id": ORDER}))]).await;
+    let mut settings = served::settings(&crate::support::shop());
+    decide_with(&mut settings, &llm);
+    settings.pipeline.llm.as_mut().unwrap().prompt_form = form;
+    let shop = Shop::with(settings).await;
+    let narrowing = Some(Narrowing { tools: SIX.map(str::to_owned).to_vec(), ..Narrowing::default() });
+    let answer = shop.send(RouteRequest { narrowing, ..request(utterance) }).await;
+    assert!(answer.0.degraded.is_empty(), "the form that was set is no degraded mode: {:?}", answer.0.degraded);
+    let prompt = llm.requests().remove(0);
+    let offered: Vec<&str> = served::offered(&prompt).into_iter().filter(|name| SIX.contains(name)).collect();
+    assert_eq!(offered, SIX);
+    prompt
+}
+
+#[tokio::test]
+async fn sb_030_the_prompt_may_hold_a_compressed_form() {
+    for utterance in [format!("{ORDER} 现在什么状态"), format!("what is the state of {ORDER}")] {
+        let (full, compact) =
+            (prompt(PromptForm::Full, &utterance).await, prompt(PromptForm::Compact, &utterance).await);
+        let length = |prompt: &Value| -> usize {
+            SIX.iter().map(|name| function(prompt, name).to_string().chars().count()).sum()
+        };
+        assert!(2 * length(&compact) <= length(&full), "{} of {}", length(&compact), length(&full));
+        for name in served::offered(&full) {
+            let required = |prompt: &Value| function(prompt, name)["parameters"]["required"].clone();
+            assert_eq!(required(&compact), required(&full), "{name}");
+            for parameter in required(&full).as_array().into_iter().flatten().filter_map(Value::as_str) {
+                let properties = &function(&compact, name)["parameters"]["properties"];
+                assert!(properties.get(parameter).is_some(), "{name}: {parameter}");
+            }
+        }
+    }
 }
 
 #[tokio::test]

@@ -5,15 +5,19 @@ use std::sync::Arc;
 
 use pointsman::registry;
 use pointsman::result::{Context, Settings, Shape, shape};
+use pointsman::server::proto::turn::Role;
+use pointsman::server::proto::{RouteRequest, Turn};
 use pointsman::tool::ToolCard;
 use pointsman::types::{Body, Problem, ToolAnswer, ToolId, UnixMs};
 use serde_json::{Value, json};
+
+use crate::support::served::{ORDER, Shop, request, result};
 
 const SETTINGS: Settings = Settings { max_chars: 4_000, max_rows: 20 };
 
 fn card(name: &str) -> Arc<ToolCard> {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("examples/shop/registry.yaml");
-    let registry = registry::load(&[path]).unwrap();
+    let registry = registry::load(&[path], &[]).unwrap();
     registry.cards[&ToolId::new(name)].clone()
 }
 
@@ -36,6 +40,40 @@ fn failure(tool: &str, answer: &ToolAnswer) -> Problem {
     let shaped = shaped_in("en", tool, json!({}), answer).shaped;
     assert!(!shaped.ok && shaped.data.is_none(), "{shaped:?}");
     shaped.error.unwrap()
+}
+
+#[tokio::test]
+async fn sb_035_a_result_says_that_it_is_finished() {
+    let cancelled = json!({"order_id": ORDER, "status": "60", "done": true});
+    let done = shaped("cancel_order", json!({"order_id": ORDER}), cancelled.clone()).shaped;
+    assert_eq!(done.data.unwrap()["done"], true);
+    let page = json!({"orders": [{"order_id": ORDER, "status": "30"}], "next_cursor": "bmV4dF9wYWdl"});
+    assert!(shaped("search_orders", json!({}), page).shaped.next_cursor.is_some());
+    let last = json!({"orders": [{"order_id": ORDER, "status": "30"}]});
+    assert_eq!(shaped("search_orders", json!({}), last).shaped.next_cursor, None);
+
+    // The conversation up to the result, replayed with what people say when they are content.
+    let shop = Shop::start().await;
+    let user = |text: &str| Turn { role: Role::User.into(), content: text.to_owned() };
+    for (wish, content) in [("取消订单", "好的，谢谢"), ("cancel my order", "great, thank you")] {
+        let history = vec![user(&format!("{wish} {ORDER}")), result("cancel_order", cancelled.clone())];
+        let answer = shop.send(RouteRequest { history, ..request(content) }).await;
+        assert_eq!(answer.calls(), [], "{content}");
+    }
+}
+
+#[test]
+fn sb_036_the_backends_codes_stay_behind_the_tool() {
+    let schema = card("get_order").parameters.to_string();
+    for (code, words) in [("10", "awaiting payment"), ("30", "shipped"), ("70", "refunding")] {
+        assert!(!schema.contains(&format!("\"{code}\"")), "{schema}");
+        for status in [json!(code), json!(code.parse::<u32>().unwrap())] {
+            let data =
+                shaped("get_order", json!({}), json!({"order_id": ORDER, "status": status})).shaped.data.unwrap();
+            let told = data["status"].as_str().unwrap();
+            assert!(told.ends_with(words) && !told.contains(code), "{told}");
+        }
+    }
 }
 
 #[test]

@@ -16,11 +16,23 @@ const PATIENCE: Duration = Duration::from_secs(60);
 
 /// The program with nothing of ours in its environment but a store that ends with it.
 pub fn pointsman() -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_pointsman"));
+    clean(Command::new(env!("CARGO_BIN_EXE_pointsman")))
+}
+
+/// The same, started by a shell that runs `script`: the program is `$0`, its arguments follow.
+pub fn pointsman_under(script: &str) -> Command {
+    let mut command = clean(Command::new("sh"));
+    command.args(["-c", script, env!("CARGO_BIN_EXE_pointsman")]);
+    command
+}
+
+fn clean(mut command: Command) -> Command {
     for (key, _) in std::env::vars().filter(|(key, _)| key.starts_with("POINTSMAN_")) {
         command.env_remove(key);
     }
     command.env("POINTSMAN_STORE__PATH", ":memory:");
+    // A test says itself when files are read.
+    command.env("POINTSMAN_REGISTRY__WATCH", "false");
     command.current_dir(env!("CARGO_MANIFEST_DIR")).stdin(Stdio::null());
     command
 }
@@ -46,7 +58,11 @@ pub struct Served {
 impl Served {
     /// Returns when both addresses are printed; `args` come after `serve`.
     pub fn start(args: &[&str]) -> Self {
-        let mut child = Self::spawn(args);
+        Self::of(Self::spawn(args))
+    }
+
+    /// Of a program whose outputs are piped.
+    pub fn of(mut child: Child) -> Self {
         let out = BufReader::new(child.stdout.take().unwrap());
         let (send, lines) = mpsc::sync_channel(2);
         thread::spawn(move || out.lines().map_while(Result::ok).try_for_each(|line| send.send(line)));

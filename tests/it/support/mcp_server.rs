@@ -1,4 +1,5 @@
-//! A small MCP server over streamable HTTP whose tools behave as their names say.
+//! A small MCP server over streamable HTTP whose tools behave as their names say, and whose list of tools is as a test
+//! wants it.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -10,7 +11,10 @@ use axum::http::{Method, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
+use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 use tokio::task::JoinHandle;
+use tokio_stream::StreamExt as _;
+use tokio_stream::wrappers::UnboundedReceiverStream;
 
 pub struct McpServer {
     url: String,
@@ -27,9 +31,80 @@ struct Inner {
     calls: Mutex<Vec<Value>>,
     cancelled: AtomicUsize,
     keys: Mutex<Vec<String>>,
+    list: Mutex<List>,
+    /// Those who listen for notifications.
+    listeners: Mutex<Vec<UnboundedSender<String>>>,
+}
+
+/// What `tools/list` answers.
+#[derive(Default)]
+struct List {
+    tools: Vec<Value>,
+    /// 0: all on one page.
+    per_page: usize,
+    fault: Option<ListFault>,
+    /// Listings that were begun.
+    asked: usize,
+}
+
+/// What is wrong with a listing.
+#[derive(Clone)]
+pub enum ListFault {
+    /// Not only listings: nothing is answered but 503, and whoever listens is cut off.
+    Down,
+    Hangs,
+    /// An error of JSON-RPC.
+    Refuses,
+    /// This result, whatever it is.
+    Says(Value),
+    /// This body, whatever it is, as JSON.
+    Sends(Vec<u8>),
+    /// Every page leads to the same next one.
+    Circles,
+    /// Every page leads to another.
+    NeverEnds,
 }
 
 impl McpServer {
+    /// A server with these tools that tells its listeners of changes.
+    pub async fn of(tools: Vec<Value>) -> Self {
+        let server = Self::start().await;
+        server.inner.list.lock().unwrap().tools = tools;
+        server
+    }
+
+    /// Changes the list without a word.
+    pub fn set_tools(&self, tools: Vec<Value>) {
+        self.inner.list.lock().unwrap().tools = tools;
+    }
+
+    pub fn per_page(&self, tools: usize) {
+        self.inner.list.lock().unwrap().per_page = tools;
+    }
+
+    pub fn set_fault(&self, fault: Option<ListFault>) {
+        if matches!(fault, Some(ListFault::Down)) {
+            self.inner.listeners.lock().unwrap().clear();
+        }
+        self.inner.list.lock().unwrap().fault = fault;
+    }
+
+    /// Listings that were begun.
+    pub fn listings(&self) -> usize {
+        self.inner.list.lock().unwrap().asked
+    }
+
+    pub fn listeners(&self) -> usize {
+        self.inner.listeners.lock().unwrap().len()
+    }
+
+    /// Says that the list changed.
+    pub fn tell(&self) {
+        let note = json!({"jsonrpc": "2.0", "method": "notifications/tools/list_changed"});
+        let event = format!("event: message\ndata: {note}\n\n");
+        self.inner.listeners.lock().unwrap().retain(|listener| listener.send(event.clone()).is_ok());
+    }
+
     pub async fn start() -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}/mcp", listener.local_addr().unwrap());
@@ -85,6 +160,12 @@ async fn serve(State(inner): State<Arc<Inner>>, request: Request) -> Response {
     let (parts, body) = request.into_parts();
     let header = |name: &str| parts.headers.get(name).and_then(|value| value.to_str().ok()).map(str::to_owned);
     inner.keys.lock().unwrap().extend(header("x-api-key"));
+    if matches!(inner.list.lock().unwrap().fault, Some(ListFault::Down)) {
+        return StatusCode::SERVICE_UNAVAILABLE.into_response();
+    }
+    if parts.method == Method::GET && !inner.list.lock().unwrap().tools.is_empty() {
+        return listen(&inner);
+    }
     if parts.method != Method::POST {
         return StatusCode::METHOD_NOT_ALLOWED.into_response();
     }
@@ -111,9 +192,52 @@ async fn serve(State(inner): State<Arc<Inner>>, request: Request) -> Response {
             inner.cancelled.fetch_add(1, Ordering::SeqCst);
             StatusCode::ACCEPTED.into_response()
         }
-        "tools/list" => reply(json!({"tools": []})),
+        "tools/list" => list(&inner, &message["params"], &id).await,
+        "ping" => reply(json!({})),
         _ if id.is_null() => StatusCode::ACCEPTED.into_response(),
         _ => json_rpc(json!({"jsonrpc": "2.0", "id": id, "error": {"code": -32601, "message": "no such method"}})),
+    }
+}
+
+/// A stream of notifications.
+fn listen(inner: &Inner) -> Response {
+    let (sender, events) = unbounded_channel();
+    inner.listeners.lock().unwrap().push(sender);
+    let events = UnboundedReceiverStream::new(events).map(Ok::<_, std::convert::Infallible>);
+    ([(header::CONTENT_TYPE, "text/event-stream")], Body::from_stream(events)).into_response()
+}
+
+async fn list(inner: &Inner, params: &Value, id: &Value) -> Response {
+    let reply = |result: Value| json_rpc(json!({"jsonrpc": "2.0", "id": id, "result": result}));
+    let (tools, next, fault) = {
+        let mut list = inner.list.lock().unwrap();
+        let start: usize = params["cursor"].as_str().map_or(0, |cursor| cursor.parse().unwrap());
+        list.asked += usize::from(start == 0);
+        let per_page = if list.per_page == 0 { list.tools.len() } else { list.per_page };
+        let tools: Vec<Value> = list.tools.iter().skip(start).take(per_page).cloned().collect();
+        let end = start + tools.len();
+        (tools, (end < list.tools.len()).then(|| end.to_string()), list.fault.clone())
+    };
+    match fault {
+        None | Some(ListFault::Down) => {
+            let mut result = json!({"tools": tools});
+            if let Some(next) = next {
+                result["nextCursor"] = next.into();
+            }
+            reply(result)
+        }
+        Some(ListFault::Hangs) => std::future::pending().await,
+        Some(ListFault::Refuses) => {
+            let error = json!({"code": -32603, "message": "database\nis down"});
+            json_rpc(json!({"jsonrpc": "2.0", "id": id, "error": error}))
+        }
+        Some(ListFault::Says(result)) => reply(result),
+        Some(ListFault::Sends(body)) => ([(header::CONTENT_TYPE, "application/json")], body).into_response(),
+        Some(ListFault::Circles) => reply(json!({"tools": [], "nextCursor": "7"})),
+        Some(ListFault::NeverEnds) => {
+            let page: usize = params["cursor"].as_str().map_or(0, |cursor| cursor.parse().unwrap());
+            reply(json!({"tools": [], "nextCursor": (page + 1).to_string()}))
+        }
     }
 }
 

@@ -28,6 +28,8 @@ pub fn settings<P: AsRef<Path>>(registries: &[P]) -> Settings {
     let mut settings = Loaded::load(&sources).unwrap().settings;
     settings.pipeline.registries = registries.iter().map(|path| path.as_ref().to_path_buf()).collect();
     settings.pipeline.log.target = Target::Off;
+    // A test says itself when files are read.
+    settings.server.watch = None;
     settings.pipeline.store = None;
     settings.pipeline.embed.encoders = Vec::new();
     settings.pipeline.allow_lexical_only = true;
@@ -59,7 +61,12 @@ pub fn shop_settings(flags: &[(&str, &str)]) -> Settings {
         ("embed.models_dir", models.display().to_string()),
         ("log.decisions", "off".to_owned()),
     ];
-    load(fixed.into_iter().chain(flags.iter().map(|(key, value)| (*key, (*value).to_owned()))))
+    let mut settings = load(fixed.into_iter().chain(flags.iter().map(|(key, value)| (*key, (*value).to_owned()))));
+    // What one test served says nothing about another.
+    if settings.pipeline.store.as_ref() == Some(&vectors()) {
+        settings.pipeline.stored_cards = false;
+    }
+    settings
 }
 
 /// The sample registry by words alone, decided by the endpoint at `url`, and the given settings on top.
@@ -78,6 +85,7 @@ pub fn llm_settings(url: &str, flags: &[(&str, &str)]) -> Settings {
 }
 
 fn load<'a>(flags: impl Iterator<Item = (&'a str, String)>) -> Settings {
+    let flags = [("registry.watch", "false".to_owned())].into_iter().chain(flags);
     let flags = flags.map(|(key, value)| (key.to_owned(), value)).collect();
     Loaded::load(&Sources { file: None, env: BTreeMap::new(), flags }).unwrap().settings
 }

@@ -9,8 +9,9 @@ use serde_json::{Map, Value, json};
 
 use super::shortlist::Shortlist;
 use super::wording::Wording;
-use super::{clip, session};
+use super::{clip, portable, session};
 use crate::catalog::Tool;
+use crate::decide::llm::AnswerMode;
 use crate::tool::SideEffect;
 
 const MAX_SCHEMA_DEPTH: usize = 12;
@@ -28,6 +29,8 @@ pub(crate) enum Cut {
     NoOptionalTexts,
     /// Of the tools and of what is left of their arguments.
     ShortTexts,
+    /// Use in brief, targets of borders without the case, of optional arguments only what they may be.
+    Bare,
 }
 
 /// Most characters of each part.
@@ -38,11 +41,13 @@ struct Limits {
     case: usize,
     field: usize,
     optional_texts: bool,
+    /// Of optional arguments and borders only the skeleton.
+    bare: bool,
 }
 
 impl Cut {
-    pub const ALL: [Self; 5] =
-        [Self::Nothing, Self::FewerPhrases, Self::NoPhrases, Self::NoOptionalTexts, Self::ShortTexts];
+    pub const ALL: [Self; 6] =
+        [Self::Nothing, Self::FewerPhrases, Self::NoPhrases, Self::NoOptionalTexts, Self::ShortTexts, Self::Bare];
 
     pub fn as_str(self) -> &'static str {
         match self {
@@ -51,6 +56,7 @@ impl Cut {
             Self::NoPhrases => "no_phrases",
             Self::NoOptionalTexts => "no_optional_texts",
             Self::ShortTexts => "short_texts",
+            Self::Bare => "bare",
         }
     }
 
@@ -64,17 +70,21 @@ impl Cut {
                 Some("cards shortened to fit llm.card_tokens: no phrases, no texts of optional arguments")
             }
             Self::ShortTexts => Some("cards shortened to fit llm.card_tokens: only the beginning of each text"),
+            Self::Bare => Some("cards shortened to fit llm.card_tokens: only the use in brief and the arguments"),
         }
     }
 
     fn limits(self) -> Limits {
-        let full = Limits { what: 1_000, phrases: 6, phrase: 120, case: 160, field: 240, optional_texts: true };
+        let full =
+            Limits { what: 1_000, phrases: 6, phrase: 120, case: 160, field: 240, optional_texts: true, bare: false };
+        let short = Limits { phrases: 0, case: 40, optional_texts: false, what: 120, field: 60, ..full };
         match self {
             Self::Nothing => full,
             Self::FewerPhrases => Limits { phrases: 3, ..full },
             Self::NoPhrases => Limits { phrases: 0, case: 60, ..full },
             Self::NoOptionalTexts => Limits { phrases: 0, case: 60, optional_texts: false, ..full },
-            Self::ShortTexts => Limits { phrases: 0, case: 40, optional_texts: false, what: 120, field: 60, ..full },
+            Self::ShortTexts => short,
+            Self::Bare => Limits { case: 0, what: 100, field: 40, bare: true, ..short },
         }
     }
 }
@@ -140,7 +150,7 @@ fn sentences(tool: &Tool, list: &Shortlist<'_>, wording: &Wording, cut: Cut) -> 
     sentences
 }
 
-/// `case -> tool`. Only an offered tool may be named: the others are none of the model's, nor perhaps of the caller's,
+/// `case -> tool`, or the tool alone where `case`, the characters of a case, is 0. Only an offered tool may be named: the others are none of the model's, nor perhaps of the caller's,
 /// business.
 fn borders(tool: &Tool, list: &Shortlist<'_>, wording: &Wording, case: usize) -> Vec<String> {
     let card = &tool.card;
@@ -150,6 +160,10 @@ fn borders(tool: &Tool, list: &Shortlist<'_>, wording: &Wording, case: usize) ->
         let other = border.use_tool.as_deref().and_then(|name| list.neighbour(tool, name));
         let is_news = other.is_some_and(|other| named.insert(other.alias.as_str()));
         match other {
+            Some(other) if case == 0 && is_news => {
+                lines.push(format!("{}{}", wording.instead.trim_start(), other.alias))
+            }
+            _ if case == 0 => {}
             Some(other) if position < MAX_BORDERS || is_news => {
                 lines.push(format!("{}{}{}", clip(&border.case, case), wording.instead, other.alias));
             }
@@ -177,9 +191,9 @@ fn join(sentences: Vec<String>, wording: &Wording) -> String {
 
 /// The card's schema without what does not help to fill it: titles, examples, long texts, and the arguments that the
 /// session supplies, which are not the model's to know.
-pub(super) fn parameters(tool: &Tool, session: &Map<String, Value>, cut: Cut) -> Value {
+pub(super) fn parameters(tool: &Tool, session: &Map<String, Value>, cut: Cut, mode: AnswerMode) -> Value {
     let limits = cut.limits();
-    let mut schema = match compact(&tool.card.parameters, limits.field, 0) {
+    let mut schema = match compact(&portable::schema(tool), limits.field, 0) {
         Value::Object(schema) => schema,
         _ => Map::new(),
     };
@@ -189,18 +203,26 @@ pub(super) fn parameters(tool: &Tool, session: &Map<String, Value>, cut: Cut) ->
     if let Value::Object(properties) = properties {
         properties.retain(|name, _| !session::is_hidden(name, session));
         for (_, property) in properties.iter_mut().filter(|(name, _)| !required.contains(&name.as_str())) {
-            if !limits.optional_texts
-                && let Value::Object(property) = property
-            {
+            let Value::Object(property) = property else { continue };
+            if !limits.optional_texts {
                 property.remove("description");
+            }
+            if limits.bare {
+                property.retain(|keyword, _| SKELETON.contains(&keyword.as_str()));
             }
         }
     }
     if let Some(Value::Array(required)) = schema.get_mut("required") {
         required.retain(|name| !name.as_str().is_some_and(|name| session::is_hidden(name, session)));
     }
+    if mode == AnswerMode::Functions {
+        portable::rename(&mut schema);
+    }
     Value::Object(schema)
 }
+
+/// What says which values an argument may have at all; the rest is checked when it is there.
+const SKELETON: [&str; 9] = ["type", "enum", "const", "items", "properties", "required", "anyOf", "oneOf", "$ref"];
 
 /// A schema at any depth. Names under `properties` and the like are the author's words, not keywords.
 fn compact(schema: &Value, text: usize, depth: usize) -> Value {
@@ -234,7 +256,6 @@ fn compact(schema: &Value, text: usize, depth: usize) -> Value {
 
 #[cfg(test)]
 mod tests {
-    use super::super::super::AnswerMode;
     use super::*;
     use crate::decide::llm::testing::{Shop, card, tool};
     use crate::text::Language;
@@ -275,7 +296,7 @@ mod tests {
         let mut lengths = Vec::new();
         for cut in Cut::ALL {
             let text = description(tools[0], &list, wording, cut);
-            let parameters = parameters(tools[0], request.session, cut);
+            let parameters = parameters(tools[0], request.session, cut, AnswerMode::Functions);
             assert!(text.contains("-> t8") && text.contains("-> t9"), "{cut:?}: {text}");
             assert_eq!(
                 (&parameters["required"], &parameters["properties"]["kind"]["enum"]),

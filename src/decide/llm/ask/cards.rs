@@ -5,7 +5,7 @@
 
 use serde_json::{Value, json};
 
-use super::super::AnswerMode;
+use super::super::{AnswerMode, PromptForm, Settings};
 use super::card::{self, Cut};
 use super::shortlist::Shortlist;
 use super::wording::Wording;
@@ -25,23 +25,32 @@ pub(super) struct Cards {
 }
 
 impl Cards {
-    /// Takes the first step at which the cards of all tools together are estimated at no more than `budget` tokens, 0
-    /// for any number; the last one where none is enough.
+    /// Takes the first step at which the cards of all tools together are estimated at no more than `card_tokens`, 0 for
+    /// any number; the last one where none is enough. The compact form is the last step from the beginning.
     pub fn new(
         request: &Request<'_>,
         list: &Shortlist<'_>,
         mode: AnswerMode,
         wording: &Wording,
-        budget: usize,
+        settings: &Settings,
     ) -> Self {
+        let budget = settings.card_tokens;
         let at = |cut: Cut| -> Vec<Value> {
             list.tools.iter().map(|tool| of_tool(request, tool, list, mode, wording, cut)).collect()
         };
         let fits = |cards: &[Value]| {
             budget == 0 || cards.iter().map(|card| estimate_tokens(&shown(card))).sum::<usize>() <= budget
         };
-        let (mut cut, mut cards) = (Cut::Nothing, at(Cut::Nothing));
-        for next in Cut::ALL.into_iter().skip(1) {
+        let (mut cut, mut cards) = match settings.prompt_form {
+            PromptForm::Full => (Cut::Nothing, at(Cut::Nothing)),
+            PromptForm::Compact => (Cut::Nothing, at(Cut::Bare)),
+        };
+        let steps = match settings.prompt_form {
+            PromptForm::Full => &Cut::ALL[1..],
+            // Nothing shorter follows; the step then says that the budget is not kept.
+            PromptForm::Compact => &Cut::ALL[Cut::ALL.len() - 1..],
+        };
+        for next in steps.iter().copied() {
             if fits(&cards) {
                 break;
             }
@@ -88,7 +97,7 @@ fn of_tool(
     match mode {
         AnswerMode::ChooseThenFill => Value::String(card::line(tool, list, request.session, wording, cut)),
         AnswerMode::Functions | AnswerMode::JsonSchema => {
-            let parameters = card::parameters(tool, request.session, cut);
+            let parameters = card::parameters(tool, request.session, cut, mode);
             in_form(mode, &tool.alias, &card::description(tool, list, wording, cut), parameters)
         }
     }

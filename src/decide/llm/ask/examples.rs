@@ -6,8 +6,8 @@
 use serde_json::{Map, Value, json};
 
 use super::super::AnswerMode;
-use super::schema;
 use super::shortlist::Shortlist;
+use super::{portable, schema};
 use crate::catalog::Tool;
 use crate::decide::local::extract;
 use crate::text::normalise;
@@ -76,7 +76,8 @@ fn turn(
     match mode {
         AnswerMode::Functions => {
             let id = format!("example_{n}");
-            let function = json!({"name": tool.alias, "arguments": Value::Object(arguments.clone()).to_string()});
+            let function =
+                json!({"name": tool.alias, "arguments": Value::Object(portable::renamed(arguments)).to_string()});
             let call = json!({"id": id, "type": "function", "function": function});
             let assistant = json!({"role": "assistant", "content": "", "tool_calls": [call]});
             // Endpoints want each call answered before the next turn.

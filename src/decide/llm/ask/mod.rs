@@ -8,6 +8,7 @@
 
 mod cards;
 mod examples;
+mod portable;
 mod schema;
 mod session;
 mod shortlist;
@@ -30,6 +31,7 @@ use crate::types::encoding::hex;
 use cards::Cards;
 
 pub(crate) use card::Cut;
+pub(crate) use portable::restored;
 pub(crate) use schema::takes_arguments;
 pub(crate) use session::fill;
 pub(crate) use shortlist::{CONTROLS, Named, Shortlist};
@@ -63,7 +65,7 @@ impl Prompt {
     /// The question which tool, in `choose_then_fill` that alone.
     pub fn new(request: &Request<'_>, list: &Shortlist<'_>, mode: AnswerMode, settings: &Settings) -> Self {
         let wording = Wording::of(request.query.language);
-        let cards = Cards::new(request, list, mode, wording, settings.card_tokens);
+        let cards = Cards::new(request, list, mode, wording, settings);
         let system = system::route(request.max_calls, list, mode, wording);
         let (system, functions, answer_schema) = match mode {
             AnswerMode::Functions => (system, cards.functions, None),
@@ -323,7 +325,7 @@ mod tests {
             let tight = Settings { card_tokens, ..settings("http://127.0.0.1:1/v1") };
             Prompt::new(&request, &list, AnswerMode::Functions, &tight).cut_cards
         };
-        assert_eq!((cut(0), cut(6_000), cut(1)), (Cut::Nothing, Cut::Nothing, Cut::ShortTexts));
+        assert_eq!((cut(0), cut(6_000), cut(1)), (Cut::Nothing, Cut::Nothing, Cut::Bare));
         let steps: Vec<Cut> = (1..600).map(cut).collect();
         assert!(steps.windows(2).all(|pair| pair[1] <= pair[0]), "a larger budget never cuts more");
         assert!(Cut::ALL.iter().filter(|step| steps.contains(step)).count() >= 3, "{steps:?}");

@@ -86,6 +86,7 @@ impl Unfit {
             | ProblemCode::EffectUnknown
             | ProblemCode::StepLimit
             | ProblemCode::NotExecutable
+            | ProblemCode::Disabled
             | ProblemCode::Tool(_) => Fault::FailedBefore,
         };
         Self { fault, problem, end: end.into(), tool: Some(tool.id().clone()) }

@@ -1,0 +1,236 @@
+//! `pointsman import`: tools in somebody else's form, written as a native registry file.
+
+use std::fmt::Write as _;
+use std::fs::File;
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+
+use clap::ValueEnum;
+use pointsman::registry::{self, ImportOptions, Kind, Registry, RegistryError};
+use serde_json::{Value, json};
+
+use super::failure::Failure;
+
+#[derive(clap::Args)]
+#[command(
+    after_help = "The file that is written says `imported: true`: what nobody stated yet has a default, and a tool \
+                        without a class counts as destructive. State side_effect, permissions and timeout_ms, then \
+                        remove that line to have every card checked as a native one.\n\n\
+                        Exit codes: 0 done, 1 failed or, with --strict, a card was quarantined, 2 unusable input."
+)]
+pub struct Args {
+    /// Form of the source: auto, native, flat, openai, anthropic, mcp or openapi
+    #[arg(value_name = "KIND", value_parser = kind)]
+    kind: Chosen,
+    /// File to read, JSON or YAML, or `-` for standard input
+    source: PathBuf,
+    /// File to write, or `-` for standard output, which sends the report to standard error
+    #[arg(short, long, value_name = "FILE")]
+    output: PathBuf,
+    /// Overwrite the output
+    #[arg(long)]
+    force: bool,
+    /// Write nothing and fail if any card is quarantined
+    #[arg(long)]
+    strict: bool,
+    /// Name of the registry; default: the document's own, else the name of its file
+    #[arg(long)]
+    name: Option<String>,
+    /// Believe hints by which an MCP server lowers the class of its own tools (readOnlyHint and the like)
+    #[arg(long)]
+    trust_hints: bool,
+    /// Have MCP tools run at this target of the configuration
+    #[arg(long, value_name = "NAME")]
+    target: Option<String>,
+    /// How to report
+    #[arg(long, value_enum, default_value_t = Format::Text)]
+    format: Format,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Chosen(Option<Kind>);
+
+fn kind(name: &str) -> Result<Chosen, String> {
+    match Kind::parse(name) {
+        Some(kind) => Ok(Chosen(Some(kind))),
+        None if name == "auto" => Ok(Chosen(None)),
+        None => Err(format!("expected auto or one of {}", Kind::NAMES.join(", "))),
+    }
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Format {
+    Text,
+    Json,
+}
+
+pub fn run(args: Args) -> Result<(), Failure> {
+    let to_stdout = args.output == Path::new("-");
+    if !to_stdout && !args.force && args.output.exists() {
+        return Err(taken(&args.output));
+    }
+    let registry = read(&args)?;
+    let name = name_of(&args, &registry);
+    let report = Report { args: &args, registry: &registry };
+    let refused = args.strict && !registry.quarantined.is_empty();
+    let wrote = !refused && !registry.cards.is_empty();
+    if wrote {
+        let text = registry::to_yaml(&registry, &name, &header(&args, &registry));
+        if to_stdout { print(&text)? } else { write_file(&args, &text)? }
+    }
+    let told = match args.format {
+        Format::Text => report.text(wrote),
+        Format::Json => format!("{:#}\n", report.json(wrote)),
+    };
+    if to_stdout {
+        eprint!("{told}")
+    } else {
+        print(&told)?
+    }
+    if registry.cards.is_empty() {
+        return Err(Failure::unusable(anyhow::anyhow!("no tool of {} can be used", shown(&args.source))));
+    }
+    if refused {
+        let count = registry.quarantined.len();
+        return Err(Failure::failed(anyhow::anyhow!("{count} cards are quarantined; nothing is written")));
+    }
+    Ok(())
+}
+
+/// The cards of the source.
+fn read(args: &Args) -> Result<Registry, Failure> {
+    let options = ImportOptions { name: args.name.clone(), trust_hints: args.trust_hints, target: args.target.clone() };
+    let read = || -> Result<Registry, RegistryError> {
+        if args.source == Path::new("-") {
+            let shown = Path::new("stdin");
+            let text = registry::read_source(std::io::stdin().lock(), shown)?;
+            return registry::import_text(args.kind.0, shown, &text, &options);
+        }
+        registry::import(args.kind.0, &args.source, &options)
+    };
+    read().map_err(Failure::unusable)
+}
+
+fn name_of(args: &Args, registry: &Registry) -> String {
+    let own = registry.cards.values().next().map(|card| card.source.clone());
+    args.name.clone().or(own).unwrap_or_default()
+}
+
+fn shown(source: &Path) -> String {
+    if source == Path::new("-") { "standard input".into() } else { source.display().to_string() }
+}
+
+fn header(args: &Args, registry: &Registry) -> String {
+    let kind = args.kind.0.map_or("auto", Kind::as_str);
+    let mut text = format!(
+        "Imported from {} ({kind}): {} tools, {} quarantined and left out.\n\n\
+         To fill in by whoever knows the tools: side_effect (read, write or destructive) where it is missing,\n\
+         permissions (scopes a caller needs, [] for none), timeout_ms. Until then a tool without a class counts as\n\
+         destructive. Remove `imported: true` to have every card checked as a native one.\n",
+        shown(&args.source),
+        registry.cards.len(),
+        registry.quarantined.len(),
+    );
+    for card in registry.quarantined.iter().take(50) {
+        let problem = card.problems.first().map(|problem| problem.message.as_str()).unwrap_or_default();
+        let _ = writeln!(text, "Left out: {}: {problem}", card.card);
+    }
+    text
+}
+
+fn taken(output: &Path) -> Failure {
+    Failure::unusable(anyhow::anyhow!("{} exists", output.display())).remedy("overwrite it with --force")
+}
+
+/// Whole or not at all.
+fn write_file(args: &Args, text: &str) -> Result<(), Failure> {
+    let output = &args.output;
+    let failed = |error: std::io::Error| Failure::failed(error).context(format!("cannot write {}", output.display()));
+    let folder = output.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let mut file = tempfile::Builder::new().prefix(".import-").tempfile_in(folder).map_err(failed)?;
+    file.write_all(text.as_bytes()).map_err(failed)?;
+    file.as_file().sync_all().map_err(failed)?;
+    readable(file.as_file()).map_err(failed)?;
+    let kept = if args.force { file.persist(output) } else { file.persist_noclobber(output) };
+    match kept {
+        Ok(_) => Ok(()),
+        Err(error) if error.error.kind() == std::io::ErrorKind::AlreadyExists => Err(taken(output)),
+        Err(error) => Err(failed(error.error)),
+    }
+}
+
+/// Temporary files are their owner's alone; a registry is read by the server's account as well.
+#[cfg(unix)]
+fn readable(file: &File) -> std::io::Result<()> {
+    use std::os::unix::fs::PermissionsExt as _;
+    file.set_permissions(std::fs::Permissions::from_mode(0o644))
+}
+
+#[cfg(not(unix))]
+fn readable(_: &File) -> std::io::Result<()> {
+    Ok(())
+}
+
+fn print(text: &str) -> Result<(), Failure> {
+    let written = std::io::stdout().write_all(text.as_bytes());
+    written.map_err(|error| Failure::failed(error).context("cannot write to standard output"))
+}
+
+struct Report<'a> {
+    args: &'a Args,
+    registry: &'a Registry,
+}
+
+impl Report<'_> {
+    fn text(&self, wrote: bool) -> String {
+        let Registry { cards, quarantined, notices, .. } = self.registry;
+        let mut text = String::new();
+        for card in quarantined {
+            let _ = writeln!(text, "quarantined: {card}");
+        }
+        for notice in notices {
+            let _ = writeln!(text, "note: {notice}");
+        }
+        let read = cards.len() + quarantined.len();
+        let _ = writeln!(text, "{read} tools read, {} usable, {} quarantined", cards.len(), quarantined.len());
+        if wrote {
+            let _ = writeln!(text, "written to {}", self.args.output.display());
+        }
+        text
+    }
+
+    fn json(&self, wrote: bool) -> Value {
+        let Registry { cards, quarantined, notices, .. } = self.registry;
+        let report = quarantined.iter().map(|card| {
+            let problems = card
+                .problems
+                .iter()
+                .map(|problem| json!({"pointer": problem.pointer, "line": problem.line, "message": problem.message}));
+            json!({"card": card.card, "source": card.source, "problems": problems.collect::<Vec<_>>()})
+        });
+        json!({
+            "source": shown(&self.args.source),
+            "output": wrote.then(|| self.args.output.display().to_string()),
+            "read": cards.len() + quarantined.len(),
+            "usable": cards.len(),
+            "undeclared_side_effect": cards.values().filter(|card| !card.side_effect_declared).count(),
+            "quarantined": report.collect::<Vec<_>>(),
+            "notices": notices,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn kinds_are_named_or_left_to_the_content() {
+        assert_eq!(kind("auto"), Ok(Chosen(None)));
+        assert_eq!(kind("openapi"), Ok(Chosen(Some(Kind::OpenApi))));
+        assert!(kind("swagger").unwrap_err().contains("auto or one of native, flat, openai"));
+        let args: Args = crate::cmd::parse("mcp - -o out.yaml --trust-hints").unwrap_or_else(|_| panic!("usable"));
+        assert!(args.trust_hints && !args.force && args.source == Path::new("-"));
+        assert!(crate::cmd::parse::<Args>("mcp tools.json").is_err(), "the output has to be named");
+    }
+}
