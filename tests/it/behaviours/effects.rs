@@ -49,15 +49,3 @@ async fn sb_116_dangerous_tools_wait_for_consent_to_these_arguments() {
         assert_eq!(json!(call.arguments), shown, "{utterance}");
     }
 }
-
-#[test]
-fn sb_118_a_purely_reading_set_needs_no_keys() {
-    let text = native(&["get_order", "search_orders", "track_shipment"]);
-    assert!(!text.contains("idempotency") && !text.contains("confirmation"));
-    let file = RegistryFile::new("registry.yaml", &text);
-    let loaded = registry::load(std::slice::from_ref(&file.path), &[]).unwrap();
-    assert_eq!(loaded.cards.len(), 3);
-    assert!(loaded.cards.values().all(|card| card.side_effect == SideEffect::Read));
-    assert!(loaded.quarantined.is_empty(), "{:?}", loaded.quarantined);
-    assert!(loaded.notices.is_empty(), "{:?}", loaded.notices);
-}

@@ -8,6 +8,7 @@ use pointsman::types::{ProblemCode, ToolAnswer};
 use serde_json::{Value, json};
 use tokio::time::{Instant, advance};
 
+use super::lint::reported_without;
 use crate::execute::{Desk, answer, lost, not_started};
 use crate::support::backend::{Fault, SENT};
 
@@ -88,6 +89,7 @@ async fn sb_129_what_may_not_be_repeated_is_not_tried_again() {
         let ran = desk.run(tool, arguments).await;
         assert_eq!((ran.attempts, desk.shop.count(tool).requests), (1, 1), "{tool}");
     }
+    assert_eq!(reported_without("create_ticket", "    idempotency_ttl_s: 3600\n"), ["no-idempotency-key"]);
 }
 
 #[tokio::test(start_paused = true)]

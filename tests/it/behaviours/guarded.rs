@@ -9,6 +9,7 @@ use pointsman::types::Scope;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
+use super::lint::is_reported;
 use crate::gate::{ended, invoke, refused, state, wish};
 use crate::support::backend::{DELIVERED, Fault, Options, SENT, Shop, UNSENT};
 use crate::support::server::{TestServer, settings};
@@ -185,6 +186,7 @@ async fn sb_108_what_cannot_be_undone_needs_preview_consent_and_key() {
     assert_eq!((state(&outcome), &result["data"]["done"]), ("succeeded", &json!(true)), "{result}");
     assert!(!outcome.call.unwrap().idempotency_key.is_empty());
     assert_eq!(counter.effects("cancel_order"), 1);
+    assert!(is_reported("delete_account", "destructive-no-preview"));
 }
 
 #[tokio::test]

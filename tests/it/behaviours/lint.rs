@@ -1,8 +1,9 @@
-//! What lint says about cards: the rows of SB-014 to SB-054 and SB-115 that speak of it.
+//! What lint says about cards: the rows of SB-014 to SB-054, SB-115 and SB-118 that speak of it.
 
 use pointsman::registry::lint::{Finding, Language, Overlap, Severity, lint};
 use pointsman::registry::{self, Registry};
 use pointsman::server::proto::{RouteOptions, RouteRequest};
+use pointsman::tool::SideEffect;
 use pointsman::types::ToolId;
 use serde_json::json;
 
@@ -189,14 +190,22 @@ pub(super) fn is_reported(tool: &str, rule: &str) -> bool {
     rules(&linted(BAD, &[]), tool).contains(&rule)
 }
 
+/// Rules that speak of `tool` once `line` is taken out of its card.
+pub(super) fn reported_without(tool: &str, line: &str) -> Vec<&'static str> {
+    let findings = linted(&edited(tool, line, ""), &[]);
+    findings.into_iter().filter(|finding| finding.tool == tool).map(|finding| finding.rule).collect()
+}
+
 #[test]
-fn effects_that_need_care_are_reported() {
-    assert!(is_reported("delete_account", "destructive-no-preview"));
-    let keyless = edited("create_ticket", "    idempotency_ttl_s: 3600\n", "");
-    assert_eq!(rules(&linted(&keyless, &[]), "create_ticket"), ["no-idempotency-key"]);
-    let reading = linted(&text_with(|card| card.contains("\n    side_effect: read\n")), &[]);
-    let careful = ["destructive-no-preview", "no-idempotency-key", "side-effect-too-low", "missing-side-effect"];
-    assert!(reading.iter().all(|finding| !careful.contains(&finding.rule)), "{reading:?}");
+fn sb_118_a_purely_reading_set_needs_no_keys() {
+    // A preview belongs to the change it announces.
+    let text = text_with(|card| card.contains("\n    side_effect: read\n") && !card.starts_with("preview_"));
+    assert!(!text.contains("idempotency") && !text.contains("confirmation:"));
+    let registry = read(&text);
+    assert!(registry.cards.len() > 10 && registry.cards.values().all(|card| card.side_effect == SideEffect::Read));
+    assert!(registry.quarantined.is_empty(), "{:?}", registry.quarantined);
+    assert!(registry.notices.is_empty(), "{:?}", registry.notices);
+    assert_eq!(lint(&registry, &[], Language::English), []);
 }
 
 #[test]
