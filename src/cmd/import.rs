@@ -1,29 +1,38 @@
 //! `pointsman import`: tools in somebody else's form, written as a native registry file.
 
+mod live;
+
 use std::fmt::Write as _;
 use std::fs::File;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
+use anyhow::anyhow;
 use clap::ValueEnum;
-use pointsman::registry::{self, ImportOptions, Kind, Registry, RegistryError};
+use pointsman::registry::{self, ImportOptions, Kind, Registry};
 use serde_json::{Value, json};
 
 use super::failure::Failure;
 
 #[derive(clap::Args)]
-#[command(
-    after_help = "The file that is written says `imported: true`: what nobody stated yet has a default, and a tool \
+#[command(after_help = "Examples:\n  \
+                        pointsman import openapi shop.openapi.yaml -o shop.yaml\n  \
+                        pointsman import mcp https://mcp.example/mcp --header Authorization=env:DESK_TOKEN -o desk.yaml\n  \
+                        pointsman import mcp -o files.yaml --env PATH --env HOME -- npx -y some-mcp-server\n\n\
+                        The file that is written says `imported: true`: what nobody stated yet has a default, and a tool \
                         without a class counts as destructive. State side_effect, permissions and timeout_ms, then \
                         remove that line to have every card checked as a native one.\n\n\
-                        Exit codes: 0 done, 1 failed or, with --strict, a card was quarantined, 2 unusable input."
-)]
+                        Exit codes: 0 done, 1 failed or, with --strict, a card was quarantined, 2 unusable input.")]
 pub struct Args {
     /// Form of the source: auto, native, flat, openai, anthropic, mcp or openapi
     #[arg(value_name = "KIND", value_parser = kind)]
     kind: Chosen,
-    /// File to read, JSON or YAML, or `-` for standard input
-    source: PathBuf,
+    /// File to read, JSON or YAML; `-` for standard input; http(s)://… for a live MCP server
+    #[arg(required_unless_present = "command", conflicts_with = "command")]
+    source: Option<PathBuf>,
+    /// Program that is an MCP server on its standard streams, and its arguments
+    #[arg(last = true, value_name = "PROGRAM")]
+    command: Vec<String>,
     /// File to write, or `-` for standard output, which sends the report to standard error
     #[arg(short, long, value_name = "FILE")]
     output: PathBuf,
@@ -33,7 +42,7 @@ pub struct Args {
     /// Write nothing and fail if any card is quarantined
     #[arg(long)]
     strict: bool,
-    /// Name of the registry; default: the document's own, else the name of its file
+    /// Name of the registry; default: the document's own, else that of its file, host or program
     #[arg(long)]
     name: Option<String>,
     /// Believe hints by which an MCP server lowers the class of its own tools (readOnlyHint and the like)
@@ -42,6 +51,15 @@ pub struct Args {
     /// Have MCP tools run at this target of the configuration
     #[arg(long, value_name = "NAME")]
     target: Option<String>,
+    /// Send this header to a live MCP server; VALUE is env:VARIABLE, file:PATH, or the text itself where it is no secret
+    #[arg(long, value_name = "NAME=VALUE")]
+    header: Vec<String>,
+    /// Let the program have this environment variable; of all others it gets none, but for a plain PATH
+    #[arg(long, value_name = "NAME", requires = "command")]
+    env: Vec<String>,
+    /// How long a live MCP server may take, in seconds
+    #[arg(long, value_name = "S", default_value_t = 30, value_parser = clap::value_parser!(u16).range(1..=600))]
+    timeout_s: u16,
     /// How to report
     #[arg(long, value_enum, default_value_t = Format::Text)]
     format: Format,
@@ -69,13 +87,13 @@ pub fn run(args: Args) -> Result<(), Failure> {
     if !to_stdout && !args.force && args.output.exists() {
         return Err(taken(&args.output));
     }
-    let registry = read(&args)?;
-    let name = name_of(&args, &registry);
-    let report = Report { args: &args, registry: &registry };
+    let source = Source::of(&args)?;
+    let registry = source.read(&args)?;
+    let report = Report { args: &args, source: &source, registry: &registry };
     let refused = args.strict && !registry.quarantined.is_empty();
     let wrote = !refused && !registry.cards.is_empty();
     if wrote {
-        let text = registry::to_yaml(&registry, &name, &header(&args, &registry));
+        let text = registry::to_yaml(&registry, &name_of(&args, &registry), &header(&args, &source, &registry));
         if to_stdout { print(&text)? } else { write_file(&args, &text)? }
     }
     let told = match args.format {
@@ -88,27 +106,69 @@ pub fn run(args: Args) -> Result<(), Failure> {
         print(&told)?
     }
     if registry.cards.is_empty() {
-        return Err(Failure::unusable(anyhow::anyhow!("no tool of {} can be used", shown(&args.source))));
+        return Err(Failure::unusable(anyhow!("no tool of {} can be used", source.shown())));
     }
     if refused {
         let count = registry.quarantined.len();
-        return Err(Failure::failed(anyhow::anyhow!("{count} cards are quarantined; nothing is written")));
+        return Err(Failure::failed(anyhow!("{count} cards are quarantined; nothing is written")));
     }
     Ok(())
 }
 
-/// The cards of the source.
-fn read(args: &Args) -> Result<Registry, Failure> {
-    let options = ImportOptions { name: args.name.clone(), trust_hints: args.trust_hints, target: args.target.clone() };
-    let read = || -> Result<Registry, RegistryError> {
-        if args.source == Path::new("-") {
-            let shown = Path::new("stdin");
-            let text = registry::read_source(std::io::stdin().lock(), shown)?;
-            return registry::import_text(args.kind.0, shown, &text, &options);
+/// Where the tools come from.
+enum Source {
+    File(PathBuf),
+    Input,
+    Server(live::Server),
+}
+
+impl Source {
+    fn of(args: &Args) -> Result<Self, Failure> {
+        if let Some(server) = live::named(args)? {
+            return match args.kind.0 {
+                None | Some(Kind::Mcp) => Ok(Self::Server(server)),
+                Some(kind) => {
+                    let error =
+                        anyhow!("only MCP servers are asked for their tools, and the kind is {}", kind.as_str());
+                    Err(Failure::unusable(error)
+                        .remedy("fetch the document first: `curl -fsS URL | pointsman import KIND - -o FILE`"))
+                }
+            };
         }
-        registry::import(args.kind.0, &args.source, &options)
-    };
-    read().map_err(Failure::unusable)
+        if !args.header.is_empty() {
+            return Err(Failure::unusable(anyhow!("--header belongs to a live MCP server, and the source is a file")));
+        }
+        let file = args.source.clone().unwrap_or_default();
+        Ok(if file == Path::new("-") { Self::Input } else { Self::File(file) })
+    }
+
+    fn read(&self, args: &Args) -> Result<Registry, Failure> {
+        let mut options =
+            ImportOptions { name: args.name.clone(), trust_hints: args.trust_hints, target: args.target.clone() };
+        let kind = args.kind.0;
+        let read = match self {
+            Self::File(path) => registry::import(kind, path, &options),
+            Self::Input => {
+                let shown = Path::new("stdin");
+                registry::read_source(std::io::stdin().lock(), shown)
+                    .and_then(|text| registry::import_text(kind, shown, &text, &options))
+            }
+            Self::Server(server) => {
+                options.name.get_or_insert_with(|| server.name.clone());
+                registry::import_text(Some(Kind::Mcp), Path::new(&server.shown), &server.list()?, &options)
+            }
+        };
+        read.map_err(Failure::unusable)
+    }
+
+    /// For messages and comments.
+    fn shown(&self) -> String {
+        match self {
+            Self::File(path) => path.display().to_string(),
+            Self::Input => "standard input".into(),
+            Self::Server(server) => server.shown.clone(),
+        }
+    }
 }
 
 fn name_of(args: &Args, registry: &Registry) -> String {
@@ -116,18 +176,14 @@ fn name_of(args: &Args, registry: &Registry) -> String {
     args.name.clone().or(own).unwrap_or_default()
 }
 
-fn shown(source: &Path) -> String {
-    if source == Path::new("-") { "standard input".into() } else { source.display().to_string() }
-}
-
-fn header(args: &Args, registry: &Registry) -> String {
+fn header(args: &Args, source: &Source, registry: &Registry) -> String {
     let kind = args.kind.0.map_or("auto", Kind::as_str);
     let mut text = format!(
         "Imported from {} ({kind}): {} tools, {} quarantined and left out.\n\n\
          To fill in by whoever knows the tools: side_effect (read, write or destructive) where it is missing,\n\
          permissions (scopes a caller needs, [] for none), timeout_ms. Until then a tool without a class counts as\n\
          destructive. Remove `imported: true` to have every card checked as a native one.\n",
-        shown(&args.source),
+        source.shown(),
         registry.cards.len(),
         registry.quarantined.len(),
     );
@@ -139,7 +195,7 @@ fn header(args: &Args, registry: &Registry) -> String {
 }
 
 fn taken(output: &Path) -> Failure {
-    Failure::unusable(anyhow::anyhow!("{} exists", output.display())).remedy("overwrite it with --force")
+    Failure::unusable(anyhow!("{} exists", output.display())).remedy("overwrite it with --force")
 }
 
 /// Whole or not at all.
@@ -178,6 +234,7 @@ fn print(text: &str) -> Result<(), Failure> {
 
 struct Report<'a> {
     args: &'a Args,
+    source: &'a Source,
     registry: &'a Registry,
 }
 
@@ -209,7 +266,7 @@ impl Report<'_> {
             json!({"card": card.card, "source": card.source, "problems": problems.collect::<Vec<_>>()})
         });
         json!({
-            "source": shown(&self.args.source),
+            "source": self.source.shown(),
             "output": wrote.then(|| self.args.output.display().to_string()),
             "read": cards.len() + quarantined.len(),
             "usable": cards.len(),
@@ -230,7 +287,7 @@ mod tests {
         assert_eq!(kind("openapi"), Ok(Chosen(Some(Kind::OpenApi))));
         assert!(kind("swagger").unwrap_err().contains("auto or one of native, flat, openai"));
         let args: Args = crate::cmd::parse("mcp - -o out.yaml --trust-hints").unwrap_or_else(|_| panic!("usable"));
-        assert!(args.trust_hints && !args.force && args.source == Path::new("-"));
+        assert!(args.trust_hints && !args.force && args.source.as_deref() == Some(Path::new("-")));
         assert!(crate::cmd::parse::<Args>("mcp tools.json").is_err(), "the output has to be named");
     }
 }

@@ -7,8 +7,10 @@ use std::process::Stdio;
 use pointsman::registry::load;
 use serde_json::{Value, json};
 
+use crate::live::Program;
 use crate::support::RegistryFile;
 use crate::support::cli::{pointsman, run};
+use crate::support::mcp_server::{ListFault, McpServer};
 
 const OPENAPI: &str = "openapi: 3.0.3
 paths:
@@ -120,4 +122,57 @@ fn the_tools_of_36_real_servers_load_and_every_quarantined_one_is_explained() {
     assert!(code == 0 && told.contains("1033 tools read, 1033 usable, 0 quarantined"), "{told} {errors}");
     let written = load(&[output], &[]).unwrap();
     assert_eq!(written.cards, registry.cards);
+}
+
+async fn import(flags: Vec<String>) -> (i32, String, String) {
+    let work = move || run(&flags.iter().map(String::as_str).collect::<Vec<_>>());
+    tokio::task::spawn_blocking(work).await.unwrap()
+}
+
+fn words(flags: &[&str]) -> Vec<String> {
+    [&["import"], flags].concat().into_iter().map(str::to_owned).collect()
+}
+
+#[tokio::test]
+async fn a_live_server_is_asked_page_by_page() {
+    let tool = |name: &str| json!({"name": name, "description": "查询一个订单", "inputSchema": {"type": "object"}});
+    let server = McpServer::of(["get_order", "查订单", "list_orders"].map(tool).to_vec()).await;
+    server.per_page(1);
+    let folder = tempfile::tempdir().unwrap();
+    let output = folder.path().join("desk.yaml");
+    let out = output.to_str().unwrap();
+    let (code, told, errors) = import(words(&["mcp", server.url(), "-o", out, "--header", "X-Desk=two words"])).await;
+    assert!(code == 0 && told.contains("3 tools read, 3 usable"), "{told} {errors}");
+    assert!(errors.contains("asking http://127.0.0.1:"), "{errors}");
+    let registry = load(std::slice::from_ref(&output), &[]).unwrap();
+    assert_eq!(registry.cards.keys().map(|id| id.as_str()).collect::<Vec<_>>(), ["get_order", "list_orders", "查订单"]);
+    assert!(registry.cards.values().all(|card| card.source == "127.0.0.1" && !card.side_effect_declared));
+
+    server.set_fault(Some(ListFault::Down));
+    let (code, _, errors) = import(words(&["auto", server.url(), "-o", out, "--force"])).await;
+    assert!(code == 1 && errors.contains("gives no list of its tools") && errors.contains("503"), "{code} {errors}");
+    assert_eq!(load(&[output], &[]).unwrap().cards.len(), 3, "what was there stays");
+}
+
+#[tokio::test]
+async fn a_program_is_asked_and_what_cannot_be_asked_is_said() {
+    let Some(program) = Program::of(&[json!({"name": "get_order", "inputSchema": {"type": "object"}})]) else { return };
+    let mut flags = words(&["mcp", "-o", "-", "--name", "desk", "--target", "desk", "--"]);
+    flags.extend(program.command("plain"));
+    let (code, text, errors) = import(flags).await;
+    assert!(code == 0 && text.contains("registry: \"desk\"") && text.contains("get_order"), "{text} {errors}");
+
+    for (flags, code, part) in [
+        (vec!["mcp", "-o", "-", "--", "/no/such/program"], 2, "the program cannot be started"),
+        (vec!["mcp", "http://127.0.0.1:1/mcp", "-o", "-"], 1, "cannot connect"),
+        (vec!["openapi", "https://shop.example/openapi.json", "-o", "-"], 2, "only MCP servers are asked"),
+        (vec!["mcp", "tools.json", "-o", "-", "--header", "A=b"], 2, "--header belongs to a live MCP server"),
+        (vec!["mcp", "http://127.0.0.1:1/", "-o", "-", "--header", "Authorization=Bearer hunter2"], 2, "env:NAME"),
+        (vec!["mcp", "tools.json", "-o", "-", "--", "python3"], 2, "cannot be used with"),
+        (vec!["mcp", "-o", "-"], 2, "SOURCE"),
+    ] {
+        let (found, _, errors) = import(words(&flags)).await;
+        assert!(found == code && errors.contains(part), "{flags:?}: {found} {errors}");
+        assert!(!errors.contains("hunter2"), "{errors}");
+    }
 }

@@ -86,13 +86,13 @@ async fn until(what: &str, mut holds: impl FnMut() -> bool) {
 }
 
 /// The server in `tests/data/mcp`, run by a folder of its own.
-struct Program {
+pub struct Program {
     folder: TempDir,
 }
 
 impl Program {
     /// `None`, with a word on it, where there is no Python.
-    fn of(tools: &[Value]) -> Option<Self> {
+    pub fn of(tools: &[Value]) -> Option<Self> {
         let found = Command::new("python3").env("PATH", "/usr/local/bin:/usr/bin:/bin").arg("--version").output();
         if !found.is_ok_and(|output| output.status.success()) {
             eprintln!("skipped: there is no python3 in /usr/local/bin, /usr/bin or /bin");
@@ -110,11 +110,17 @@ impl Program {
         std::fs::rename(new, path).unwrap();
     }
 
-    fn target(&self, mode: &str) -> McpTarget {
+    /// Its command line.
+    pub fn command(&self, mode: &str) -> Vec<String> {
         let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/mcp/stdio_server.py");
-        let args = [script.display().to_string(), self.folder.path().display().to_string(), mode.to_owned()];
+        let folder = self.folder.path().display().to_string();
+        ["python3".to_owned(), script.display().to_string(), folder, mode.to_owned()].to_vec()
+    }
+
+    fn target(&self, mode: &str) -> McpTarget {
+        let args = self.command(mode).split_off(1);
         let env = vec![("DESK_TOKEN".to_owned(), Secret("对".into()))];
-        McpTarget::Command { program: "python3".into(), args: args.to_vec(), env }
+        McpTarget::Command { program: "python3".into(), args, env }
     }
 
     fn read(&self, name: &str) -> Option<String> {
