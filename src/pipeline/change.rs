@@ -108,15 +108,17 @@ pub(super) enum RulesFrom {
 }
 
 impl Router {
-    /// Reads the registry files, the rule file and the policy again; cards that were put stay. On error the current catalog keeps serving.
+    /// Asks live sources and reads the registry files, the rule file and the policy again; cards that were put stay. On
+    /// error the current catalog keeps serving.
     ///
     /// # Errors
     /// [`StartError`] as at the start.
     pub async fn reload(self: &Arc<Self>) -> Result<Change, StartError> {
+        self.live.ask().await;
         self.reload_because(Cause::Reload).await
     }
 
-    /// As [`Router::reload`], told with another cause.
+    /// As [`Router::reload`] with what live sources listed last, told with another cause.
     ///
     /// # Errors
     /// [`StartError`] as at the start.

@@ -196,6 +196,28 @@ async fn word_of_a_change_is_served_by_the_next_request() {
 }
 
 #[tokio::test]
+async fn a_reload_asks_servers_that_say_nothing() {
+    let file = RegistryFile::of(&["track_parcel"]);
+    let desk = McpServer::of(vec![tool("water_plants", "Water the plants.")]).await;
+    let server = TestServer::start(serving(&file, [source("desk", url(desk.url()))])).await;
+    let reload = async || server.registry().reload(ReloadRequest {}).await.unwrap().into_inner();
+    desk.set_tools(vec![tool("feed_cat", "喂猫")]);
+    let change = reload().await;
+    assert_eq!((change.added, change.removed), (vec!["feed_cat".to_owned()], vec!["water_plants".to_owned()]));
+    assert_eq!(names(&server).await, ["feed_cat", "track_parcel"]);
+    // One that is down does not hold it up, and is asked at once rather than after its pause.
+    desk.set_fault(Some(ListFault::Down));
+    let change = reload().await;
+    assert!(change.removed.is_empty() && told(&change.notices)[0].contains("503"), "{change:?}");
+    reload().await;
+    desk.forget();
+    desk.set_tools(vec![tool("walk_dog", "Walk the dog.")]);
+    desk.set_fault(None);
+    let change = reload().await;
+    assert_eq!((change.added, told(&change.notices)), (vec!["walk_dog".to_owned()], Vec::new()));
+}
+
+#[tokio::test]
 async fn a_program_is_heard_ended_and_started_again() {
     let Some(program) = Program::of(&[tool("water_plants", "Water the plants.")]) else { return };
     let file = RegistryFile::of(&["track_parcel"]);

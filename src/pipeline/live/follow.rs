@@ -9,6 +9,7 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep};
 
+use super::ask::Answering;
 use super::{LiveSources, Source};
 use crate::execute::mcp::{Connection, ListError};
 use crate::pipeline::{Cause, Router};
@@ -64,26 +65,39 @@ async fn take_over(router: Weak<Router>, mut news: watch::Receiver<()>) {
 async fn keep(source: Arc<Source>, mut held: Option<Connection>, store: Arc<Store>) {
     let settings = &source.settings;
     let mut failures = u32::from(held.is_none());
+    let mut asks = source.asks.answering();
     loop {
         let mut connection = match held.take() {
             Some(connection) => connection,
             None => {
-                sleep(pause(failures)).await;
-                match Connection::open(&settings.name, &settings.server).await {
+                // Whoever asks is told how it is now.
+                if !asks.owes() {
+                    tokio::select! {
+                        () = sleep(pause(failures)) => {}
+                        () = asks.heard() => {}
+                    }
+                }
+                let opened = Connection::open(&settings.name, &settings.server).await;
+                let connection = match opened {
                     Ok((connection, tools)) => {
                         hear(&source, tools, &store).await;
-                        connection
+                        Some(connection)
                     }
                     Err(error) => {
                         failures = failures.saturating_add(1);
                         source.lost(error);
-                        continue;
+                        None
                     }
+                };
+                asks.answer();
+                match connection {
+                    Some(connection) => connection,
+                    None => continue,
                 }
             }
         };
         let since = Instant::now();
-        let why = attend(&source, &mut connection, &store).await;
+        let why = attend(&source, &mut connection, &store, &mut asks).await;
         let why = match why {
             ListError::Closed(why) if why.is_empty() => connection.epitaph().await,
             why => why,
@@ -95,33 +109,51 @@ async fn keep(source: Arc<Source>, mut held: Option<Connection>, store: Arc<Stor
 }
 
 /// Listens to a connection until it is of no use any more, and says why.
-async fn attend(source: &Arc<Source>, connection: &mut Connection, store: &Arc<Store>) -> ListError {
+async fn attend(
+    source: &Arc<Source>,
+    connection: &mut Connection,
+    store: &Arc<Store>,
+    asks: &mut Answering<'_>,
+) -> ListError {
     let refresh = source.settings.refresh;
     let mut settle = Settle::default();
     let mut listed = Instant::now();
     loop {
         let pulse = if refresh.is_zero() { PULSE } else { PULSE.min(refresh) };
-        let told = tokio::select! {
+        let word = tokio::select! {
             word = connection.changed() => match word {
-                Ok(()) => true,
+                Ok(()) => Word::Changed,
                 Err(_) => return ListError::Closed(String::new()),
             },
-            () = sleep(pulse) => false,
+            () = asks.heard() => Word::Asked,
+            () = sleep(pulse) => Word::None,
         };
         let due = !refresh.is_zero() && listed.elapsed() >= refresh;
-        // A server that answers this badly may still list its tools.
-        if !told && !due && connection.ping().await.is_ok() {
-            continue;
-        }
-        if told {
-            sleep(settle.pause(Instant::now())).await;
+        match word {
+            // A server that answers this badly may still list its tools.
+            Word::None if !due && connection.ping().await.is_ok() => continue,
+            Word::Changed => tokio::select! {
+                () = sleep(settle.pause(Instant::now())) => {}
+                () = asks.heard() => {}
+            },
+            Word::None | Word::Asked => {}
         }
         match connection.list().await {
             Ok(tools) => hear(source, tools, store).await,
             Err(error) => return error,
         }
+        asks.answer();
         listed = Instant::now();
     }
+}
+
+/// Why a server may be asked.
+enum Word {
+    /// It says that its tools changed.
+    Changed,
+    /// Somebody wants to know.
+    Asked,
+    None,
 }
 
 async fn hear(source: &Arc<Source>, tools: Vec<serde_json::Value>, store: &Arc<Store>) {

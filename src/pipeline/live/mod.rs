@@ -3,6 +3,7 @@
 //! Owns: the newest listing of each live source, kept over restarts; which sources are up.
 //! Does not know: how a server is asked ([`crate::execute::mcp`]), what makes a card ([`crate::registry`]).
 
+mod ask;
 mod follow;
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -20,6 +21,7 @@ use crate::registry::{Listed, Registry};
 use crate::store::Store;
 use crate::telemetry::names;
 use crate::types::encoding::hex;
+use ask::Asks;
 
 /// One server whose tools are served.
 #[derive(Debug, Clone)]
@@ -62,6 +64,7 @@ pub(super) struct LiveSources {
 struct Source {
     settings: LiveSource,
     news: watch::Sender<()>,
+    asks: Asks,
     state: Mutex<State>,
 }
 
@@ -125,6 +128,17 @@ impl LiveSources {
         }
     }
 
+    /// Asks every source anew, all at once, each within its own time. What they say is there to be read afterwards; whoever
+    /// calls this brings it into the catalog.
+    pub async fn ask(&self) {
+        let mut asked: JoinSet<()> = JoinSet::new();
+        for source in &self.sources {
+            let source = Arc::clone(source);
+            asked.spawn(async move { source.asks.ask(source.settings.server.timeout).await });
+        }
+        while asked.join_next().await.is_some() {}
+    }
+
     /// What is served, by name of the source.
     pub fn listed(&self) -> Vec<Listed> {
         let listed = |source: &Arc<Source>| {
@@ -169,7 +183,7 @@ fn fault(source: &LiveSource, error: ListError) -> LiveError {
 
 impl Source {
     fn new(settings: LiveSource, news: watch::Sender<()>) -> Arc<Self> {
-        Arc::new(Self { settings, news, state: Mutex::default() })
+        Arc::new(Self { settings, news, asks: Asks::default(), state: Mutex::default() })
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -192,7 +206,7 @@ impl Source {
         }
         drop(state);
         if is_new || was_down {
-            self.news.send_replace(());
+            self.tell();
         }
         self.count(if is_new { "changed" } else { "same" }, true);
         is_new
@@ -209,9 +223,16 @@ impl Source {
         let was_up = state.trouble.replace(error).is_none();
         drop(state);
         if was_up {
-            self.news.send_replace(());
+            self.tell();
         }
         self.count("failed", false);
+    }
+
+    /// Has the catalog follow, unless somebody who waits for this will see to it.
+    fn tell(&self) {
+        if !self.asks.are_open() {
+            self.news.send_replace(());
+        }
     }
 
     fn count(&self, result: &'static str, up: bool) {
