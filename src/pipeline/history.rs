@@ -16,6 +16,9 @@ use crate::store::{ChangeRow, NewVersion, Publication, Store, VersionRow};
 use crate::tool::{ToolCard, canonical_json};
 use crate::types::{CatalogVersion, Clock, ToolId, UnixMs};
 
+/// The setting that holds what is said about scopes, for a start that finds nothing but the store.
+pub(super) const SCOPES: &str = "registry.scopes";
+
 /// What made a version.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Cause {
@@ -167,7 +170,8 @@ pub(super) fn record(
         json: &json,
         keep: settings.history,
     });
-    let written = stored.settings();
+    let mut written = stored.settings();
+    written.push((SCOPES, serde_json::to_string(&after.registry.scopes).ok()));
     let publication = Publication {
         version,
         cards: stored.cards(),

@@ -20,7 +20,7 @@ use serde_json::json;
 use sha2::{Digest, Sha256};
 
 use super::change::{How, ROLLBACK, StoreChange};
-use super::history::{self, Cause, cards, find, no_such, version};
+use super::history::{self, Cause, SCOPES, cards, find, no_such, version};
 use super::start::read_files;
 use super::{Change, Router, Settings, StartError};
 use crate::registry::{Registry, pin};
@@ -78,7 +78,18 @@ pub(super) fn apply_first(settings: &Settings, store: &Store, next: &mut Registr
         return Err(error);
     }
     *next = held;
+    next.notices.extend(gone(hashes.keys().filter(|id| !next.cards.contains_key(id.as_str()))));
     Ok(())
+}
+
+/// A file that was written by half may still be a registry: what it lost is told.
+fn gone<'a>(names: impl Iterator<Item = &'a String>) -> Option<String> {
+    const NAMED: usize = 20;
+    let names: Vec<&str> = names.map(String::as_str).collect();
+    let more = if names.len() > NAMED { ", …" } else { "" };
+    let named = names.iter().take(NAMED).copied().collect::<Vec<_>>().join(", ");
+    (!names.is_empty())
+        .then(|| format!("{} tools that were served before this start are there no more: {named}{more}", names.len()))
 }
 
 fn read(store: &Store, hash: &str, failed: &RefCell<Option<StartError>>) -> Option<Arc<ToolCard>> {
@@ -231,5 +242,6 @@ pub(super) fn last_served(store: &Store) -> Result<Option<(Registry, CatalogVers
     let cards: BTreeMap<ToolId, Arc<ToolCard>> = (served.iter())
         .filter_map(|row| Some((ToolId::new(row.tool.as_str()), history::parsed(&row.hash, &row.json)?)))
         .collect();
-    Ok((!cards.is_empty()).then(|| (Registry { cards, ..Registry::default() }, version(&row))))
+    let scopes = store.setting(SCOPES)?.and_then(|json| serde_json::from_str(&json).ok()).unwrap_or_default();
+    Ok((!cards.is_empty()).then(|| (Registry { cards, scopes, ..Registry::default() }, version(&row))))
 }

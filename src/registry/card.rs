@@ -94,6 +94,8 @@ pub(super) fn read(raw: RawCard, format: Format, source: &str) -> Entry {
                 let fields = Fields::new(map, "");
                 name = read_name(&fields, &mut report);
                 card = Some(read_card(&fields, format, source, name.as_deref(), &mut report, &mut remarks));
+            } else {
+                name = read_name(&Fields::new(map, ""), &mut Report::new(&lines, Vec::new()));
             }
         }
         other => report.add("", format!("expected a mapping with the fields of a tool, found {}", kind(other))),

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use super::fields::{Fields, Report, kind, shorten};
@@ -16,11 +17,13 @@ const MAX_CHARS: usize = 300;
 const MAX_NAME_BYTES: usize = 128;
 
 /// A scope in words, for denials.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ScopeInfo {
     /// What it allows.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub about: Option<String>,
     /// Who can grant it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub granted_by: Option<String>,
 }
 

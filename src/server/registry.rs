@@ -47,10 +47,11 @@ impl proto::registry_server::Registry for RegistryService {
         let caller = metadata::caller(&self.0.identity, &request);
         let cards = wire::cards(request.into_inner().cards);
         let names = cards.as_deref().map(names_of).unwrap_or_default();
-        let work = self.change(Method::Put, caller, names, cards, |router, reach, cards| match reach {
-            Reach::Everything => Box::pin(async move { router.put(cards).await }),
-            Reach::Tenant(tenant) => Box::pin(async move { router.put_for(tenant, cards).await }),
-        });
+        let work =
+            self.change(Method::Put, caller, What::default().tools(names), cards, |router, reach, cards| match reach {
+                Reach::Everything => Box::pin(async move { router.put(cards).await }),
+                Reach::Tenant(tenant) => Box::pin(async move { router.put_for(tenant, cards).await }),
+            });
         self.0.requests.run(Method::Put, work).await
     }
 
@@ -58,10 +59,17 @@ impl proto::registry_server::Registry for RegistryService {
         let caller = metadata::caller(&self.0.identity, &request);
         let names = wire::names(request.into_inner().names);
         let told = names.clone().unwrap_or_default();
-        let work = self.change(Method::Delete, caller, told, names, |router, reach, names| match reach {
-            Reach::Everything => Box::pin(async move { router.delete(names).await }),
-            Reach::Tenant(tenant) => Box::pin(async move { router.delete_for(tenant, names).await }),
-        });
+        let work =
+            self.change(
+                Method::Delete,
+                caller,
+                What::default().tools(told),
+                names,
+                |router, reach, names| match reach {
+                    Reach::Everything => Box::pin(async move { router.delete(names).await }),
+                    Reach::Tenant(tenant) => Box::pin(async move { router.delete_for(tenant, names).await }),
+                },
+            );
         self.0.requests.run(Method::Delete, work).await
     }
 
@@ -72,7 +80,7 @@ impl proto::registry_server::Registry for RegistryService {
         let caller = metadata::caller(&self.0.identity, &request);
         let cards = wire::cards(request.into_inner().cards);
         let names = cards.as_deref().map(names_of).unwrap_or_default();
-        let work = self.change(Method::Replace, caller, names, cards, |router, _, cards| {
+        let work = self.change(Method::Replace, caller, What::default().tools(names), cards, |router, _, cards| {
             Box::pin(async move { router.replace(cards).await })
         });
         self.0.requests.run(Method::Replace, work).await
@@ -80,7 +88,7 @@ impl proto::registry_server::Registry for RegistryService {
 
     async fn reload(&self, request: Request<proto::ReloadRequest>) -> Result<Response<proto::ChangeResponse>, Status> {
         let caller = metadata::caller(&self.0.identity, &request);
-        let work = self.change(Method::Reload, caller, Vec::new(), Ok(()), |router, _, ()| {
+        let work = self.change(Method::Reload, caller, What::default(), Ok(()), |router, _, ()| {
             Box::pin(async move { router.reload().await })
         });
         self.0.requests.run(Method::Reload, work).await
@@ -200,7 +208,7 @@ impl RegistryService {
         &self,
         method: Method,
         caller: Result<Caller, Status>,
-        tools: Vec<String>,
+        what: What,
         input: Result<T, Problem>,
         work: impl FnOnce(Arc<Router>, Reach, T) -> Work,
     ) -> Result<proto::ChangeResponse, Status> {
@@ -208,23 +216,23 @@ impl RegistryService {
         let reach = match caller.administers() {
             Administers::Everything => Reach::Everything,
             Administers::OwnTenant if is_the_operators(method) => {
-                return Err(self.refuse(&caller, method, tools, status::not_the_operator()).await);
+                return Err(self.refuse(&caller, method, what, status::not_the_operator()).await);
             }
             Administers::OwnTenant => Reach::Tenant(caller.tenant.clone()),
             Administers::Nothing => {
-                return Err(self.refuse(&caller, method, tools, status::not_an_administrator()).await);
+                return Err(self.refuse(&caller, method, what, status::not_an_administrator()).await);
             }
         };
         let input = input.map_err(|problem| status::invalid(&problem))?;
         let work = work(self.0.router().ok_or_else(status::not_ready)?.clone(), reach, input);
         let app = Arc::clone(&self.0);
-        let audited = async move { audited(&app, &caller, method, tools, work).await };
+        let audited = async move { audited(&app, &caller, method, what, work).await };
         self.0.writes.spawn(audited).await.map_err(|err| status::crashed(&err))?
     }
 
     /// Records that the caller was not let; `status` says so in any case.
-    async fn refuse(&self, caller: &Caller, method: Method, tools: Vec<String>, status: Status) -> Status {
-        if let Err(error) = self.0.audit.refused(caller, method.as_str(), What::default().tools(tools)).await {
+    async fn refuse(&self, caller: &Caller, method: Method, what: What, status: Status) -> Status {
+        if let Err(error) = self.0.audit.refused(caller, method.as_str(), what).await {
             let error: &dyn std::error::Error = &error;
             tracing::error!(error, "a refusal could not be written into the audit record");
         }
@@ -267,10 +275,10 @@ async fn audited(
     app: &App,
     caller: &Caller,
     method: Method,
-    tools: Vec<String>,
+    what: What,
     work: Work,
 ) -> Result<proto::ChangeResponse, Status> {
-    let begun = app.audit.begin(caller, method.as_str(), What::default().tools(tools)).await;
+    let begun = app.audit.begin(caller, method.as_str(), what).await;
     let begun = begun.map_err(|error| status::not_audited(&error))?;
     let result = match method {
         Method::Reload => reread(app),

@@ -250,6 +250,102 @@ async fn a_damaged_file_is_said_in_the_log_and_the_metrics() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_start_tells_which_tools_are_gone() {
+    let registry = RegistryFile::of(&["track_parcel", "cancel_parcel"]);
+    let folder = tempfile::tempdir().unwrap();
+    end(TestServer::start(with_store(&registry, &folder)).await).await;
+    registry.write(&native(&["track_parcel"]));
+    let server = TestServer::start(with_store(&registry, &folder)).await;
+    let notices = list(&server).await.notices;
+    let expected = "1 tools that were served before this start are there no more: cancel_parcel";
+    assert!(notices.iter().any(|notice| notice == expected), "{notices:?}");
+    end(server).await;
+    let server = TestServer::start(with_store(&registry, &folder)).await;
+    assert_eq!(list(&server).await.notices, [] as [&str; 0]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_a_denial_says_of_scopes_outlives_a_registry_that_cannot_be_read() {
+    let scoped = native(&["track_parcel"]).replace("permissions: []", "permissions: [\"parcels:read\"]");
+    let frame = "version: 1\nscopes: [{name: \"parcels:read\", about: 查询包裹, granted_by: the desk}]\n";
+    let registry = RegistryFile::new("registry.yaml", &scoped.replacen("version: 1\n", frame, 1));
+    let folder = tempfile::tempdir().unwrap();
+    let scopes = async || {
+        let server = TestServer::start(with_store(&registry, &folder)).await;
+        let (_, registry) = server.app.router().unwrap().registry();
+        end(server).await;
+        (registry.last_good.is_some(), registry.scopes.clone())
+    };
+    let (_, before) = scopes().await;
+    assert_eq!(before.values().next().unwrap().granted_by.as_deref(), Some("the desk"));
+    registry.write("tools: [");
+    assert_eq!(scopes().await, (true, before));
+}
+
+/// What a file may be beside a registry: larger than any, deeper than any, longer than any, or one that unfolds.
+#[tokio::test(flavor = "multi_thread")]
+async fn hostile_files_are_refused_and_change_nothing() {
+    const MEBI: usize = 1024 * 1024;
+    let good = native(&["track_parcel"]);
+    let registry = RegistryFile::new("registry.yaml", &good);
+    let folder = tempfile::tempdir().unwrap();
+    let server = TestServer::start(with_store(&registry, &folder)).await;
+    let version = list(&server).await.catalog_version;
+    let of =
+        |tool: &str, length: usize| format!("{{\"tools\": [{}]}}", vec![tool; length / (tool.len() + 1)].join(","));
+    for (what, text, part) in [
+        ("100 MB of brackets", "[".repeat(100 * MEBI), "larger than"),
+        ("100 MB of tools", of("{\"name\":\"a\",\"description\":\"退款\"}", 100 * MEBI), "larger than"),
+        ("30 MB of brackets", "[".repeat(30 * MEBI), "more values than"),
+        ("30 MB of numbers", of("1", 30 * MEBI), "more values than"),
+        ("deep flow", format!("tools: {}1{}", "[".repeat(500), "]".repeat(500)), "recursion limit"),
+    ] {
+        registry.write(&text);
+        let status = server.registry().reload(ReloadRequest {}).await.unwrap_err();
+        assert_eq!(status.code(), Code::FailedPrecondition, "{what}");
+        assert!(status.message().contains("registry.yaml") && status.message().contains(part), "{what}: {status:?}");
+        assert!(status.message().len() < 2_000, "{what}");
+        assert_eq!(list(&server).await.catalog_version, version, "{what}");
+    }
+    // What unfolds without end, refers in a circle or speaks for a megabyte is one card among others.
+    let doubling: serde_json::Map<String, Value> = (0..60)
+        .map(|n| {
+            let next = json!({"$ref": format!("#/$defs/d{}", n + 1)});
+            (format!("d{n}"), json!({"type": "object", "properties": {"a": next, "b": next}}))
+        })
+        .collect();
+    let hostile = |name: &str, what: &str, parameters: Value| {
+        json!({"name": name, "description": what, "parameters": parameters, "side_effect": "read", "permissions": [],
+            "timeout_ms": 1000})
+    };
+    let object = || json!({"type": "object", "properties": {}});
+    let circle = json!({"type": "object", "properties": {"a": {"$ref": "#/$defs/a"}},
+        "$defs": {"a": {"$ref": "#/$defs/b"}, "b": {"$ref": "#/$defs/a"}}});
+    let cards = [
+        hostile(
+            "doubles",
+            "x",
+            json!({"type": "object", "properties": {"a": {"$ref": "#/$defs/d0"}}, "$defs": doubling}),
+        ),
+        hostile("circles", "x", circle),
+        hostile("speaks", &"退款".repeat(MEBI / 6), object()),
+        hostile("lists", "x", json!({"type": "object", "properties": {"a": {"enum": vec!["v"; 200_000]}}})),
+        hostile("track_parcel", "track parcel", object()),
+    ];
+    registry.write(&json!({"registry": "test", "tools": cards}).to_string());
+    let change = server.registry().reload(ReloadRequest {}).await.unwrap().into_inner();
+    let told: Vec<&str> = change.quarantined.iter().map(|card| card.card.as_str()).collect();
+    for name in ["doubles", "circles", "speaks", "lists"] {
+        let served = names(&list(&server).await).contains(&name);
+        assert!(told.contains(&name) != served, "{name} is quarantined or served: {told:?}");
+    }
+    assert!(told.contains(&"speaks") && told.contains(&"lists"), "{told:?}");
+    assert!(change.quarantined.iter().all(|card| !card.problems.is_empty()));
+    assert!(names(&list(&server).await).contains(&"track_parcel"));
+    end(server).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn hostile_cards_are_reported_and_change_nothing() {
     let registry = RegistryFile::of(&["track_parcel"]);
     let folder = tempfile::tempdir().unwrap();

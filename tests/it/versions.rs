@@ -251,7 +251,8 @@ async fn a_rollback_lasts_until_the_files_change() {
     assert_eq!(server.names().await, ["z"]);
     server.reload().await;
     assert_eq!(server.names().await, ["a", "c", "z"]);
-    assert!(world.audit().contains("\"Rollback\""));
+    let audit = world.audit();
+    assert!(audit.contains("\"Rollback\"") && audit.contains("\"version\":\"1\""), "{audit}");
 }
 
 #[tokio::test]

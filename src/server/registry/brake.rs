@@ -122,7 +122,7 @@ impl RegistryService {
         F: Future<Output = Result<Standing, BrakeError>> + Send,
     {
         if caller.administers() != Administers::Everything {
-            return Err(self.refuse(&caller, method, Vec::new(), status::not_the_operator()).await);
+            return Err(self.refuse(&caller, method, What::default(), status::not_the_operator()).await);
         }
         let input = input.map_err(|problem| status::invalid(&problem))?;
         let router = Arc::clone(self.0.router().ok_or_else(status::not_ready)?);

@@ -4,6 +4,7 @@ use tonic::{Request, Status};
 
 use super::{RegistryService, sees};
 use crate::pipeline::View;
+use crate::server::audit::What;
 use crate::server::metrics::Method;
 use crate::server::{metadata, proto, status, wire};
 use crate::tool::ToolCard;
@@ -20,7 +21,9 @@ impl RegistryService {
                 Some(Box::new(move |card: &ToolCard| sees(&caller, card)) as View)
             }
             Administers::Nothing => {
-                return Err(self.refuse(&caller, Method::Lint, request.tools, status::not_an_administrator()).await);
+                return Err(self
+                    .refuse(&caller, Method::Lint, What::default().tools(request.tools), status::not_an_administrator())
+                    .await);
             }
         };
         let (language, tools) = wire::lint_request(request).map_err(|problem| status::invalid(&problem))?;

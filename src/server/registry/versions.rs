@@ -16,6 +16,7 @@ use tonic::{Request, Status};
 use super::{RegistryService, sees};
 use crate::pipeline::{Touched, Version};
 use crate::server::app::App;
+use crate::server::audit::What;
 use crate::server::metrics::Method;
 use crate::server::{metadata, proto, status, wire};
 use crate::telemetry::names;
@@ -96,7 +97,8 @@ impl RegistryService {
     ) -> Result<proto::ChangeResponse, Status> {
         let caller = metadata::caller(&self.0.identity, &request);
         let version = wire::version_name(request.into_inner().version);
-        self.change(Method::Rollback, caller, Vec::new(), version, |router, _, version| {
+        let what = version.as_ref().map(|version| What::default().word("version", version)).unwrap_or_default();
+        self.change(Method::Rollback, caller, what, version, |router, _, version| {
             Box::pin(async move { router.rollback(version).await })
         })
         .await
@@ -122,8 +124,8 @@ impl RegistryService {
     ) -> Result<proto::ChangeResponse, Status> {
         let caller = metadata::caller(&self.0.identity, &request);
         let approvals = wire::approvals(request.into_inner().approvals);
-        let names = approvals.iter().flatten().map(|(name, _)| name.clone()).collect();
-        self.change(Method::Approve, caller, names, approvals, |router, _, approvals| {
+        let what = What::default().tools(approvals.iter().flatten().map(|(name, _)| name));
+        self.change(Method::Approve, caller, what, approvals, |router, _, approvals| {
             Box::pin(async move { router.approve(approvals).await })
         })
         .await
