@@ -5,6 +5,7 @@
 
 mod schema;
 
+pub(crate) mod keywords;
 mod property;
 mod repair;
 mod resolve;

@@ -4,6 +4,7 @@
 use serde_json::{Map, Value, json};
 
 use super::SchemaError;
+use super::keywords::{LIST, NAMED, ONE};
 use crate::types::encoding::escape_pointer;
 
 /// Deeper schemas are refused.
@@ -13,21 +14,6 @@ const MAX_NODES: usize = 20_000;
 /// More notices say nothing new.
 const MAX_NOTICES: usize = 50;
 
-const ONE: [&str; 11] = [
-    "additionalProperties",
-    "unevaluatedProperties",
-    "unevaluatedItems",
-    "additionalItems",
-    "not",
-    "if",
-    "then",
-    "else",
-    "contains",
-    "propertyNames",
-    "items",
-];
-const LIST: [&str; 4] = ["prefixItems", "allOf", "anyOf", "oneOf"];
-const NAMED: [&str; 5] = ["properties", "patternProperties", "$defs", "definitions", "dependentSchemas"];
 const KINDS: [&str; 7] = ["string", "integer", "number", "boolean", "array", "object", "null"];
 
 /// The schema with its slips repaired, and what was done.

@@ -12,6 +12,7 @@ use serde_json::json;
 
 use super::block_on;
 use super::failure::Failure;
+use super::options::Format;
 use super::remote::Remote;
 
 #[derive(clap::Args)]
@@ -100,12 +101,6 @@ struct Asking {
     /// How to print the answer
     #[arg(long, value_enum, default_value_t = Format::Text)]
     format: Format,
-}
-
-#[derive(Clone, Copy, ValueEnum)]
-enum Format {
-    Text,
-    Json,
 }
 
 #[derive(Clone, Copy, ValueEnum)]

@@ -2,10 +2,10 @@
 
 use std::io::Write as _;
 
-use clap::{Subcommand, ValueEnum};
+use clap::Subcommand;
 
 use super::failure::Failure;
-use super::options::Options;
+use super::options::{Format, Options};
 
 #[derive(clap::Args)]
 pub struct Args {
@@ -28,12 +28,6 @@ enum Action {
         #[arg(long, value_enum, default_value_t = Format::Text)]
         format: Format,
     },
-}
-
-#[derive(Clone, Copy, ValueEnum)]
-enum Format {
-    Text,
-    Json,
 }
 
 pub fn run(args: Args) -> Result<(), Failure> {

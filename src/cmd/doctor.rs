@@ -5,12 +5,11 @@ use std::io::Write as _;
 use std::time::Duration;
 
 use anyhow::anyhow;
-use clap::ValueEnum;
 use pointsman::decide::llm::probe::{self, Finding, Report};
 use serde_json::{Value, json};
 
 use super::failure::Failure;
-use super::options::Options;
+use super::options::{Format, Options};
 use super::{block_on, progress};
 
 #[derive(clap::Args)]
@@ -33,12 +32,6 @@ pub struct Args {
     /// Longest one check may take
     #[arg(long, value_name = "SECONDS", default_value_t = 60, value_parser = clap::value_parser!(u64).range(1..=3600))]
     patience: u64,
-}
-
-#[derive(Clone, Copy, ValueEnum)]
-enum Format {
-    Text,
-    Json,
 }
 
 pub fn run(args: Args) -> Result<(), Failure> {

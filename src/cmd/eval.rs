@@ -8,7 +8,7 @@ use pointsman::evaluate::{self, Stage};
 
 use super::block_on;
 use super::failure::Failure;
-use super::options::{Options, with_registry};
+use super::options::{Format, Options, with_registry};
 use super::progress::{rows_bar, show};
 
 /// Score a labelled set, as docs/SCORING.md describes.
@@ -49,20 +49,14 @@ pub struct Args {
     /// Add the wrong choices, grouped by the tool wanted and the tool chosen; at the stage `route`.
     #[arg(long)]
     pub confusions: bool,
-    #[arg(long, value_enum, default_value_t = FormatArg::Text)]
-    pub format: FormatArg,
+    #[arg(long, value_enum, default_value_t = Format::Text)]
+    pub format: Format,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum StageArg {
     Prefilter,
     Route,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum FormatArg {
-    Text,
-    Json,
 }
 
 /// Figures go to standard output, everything else to standard error.
@@ -100,8 +94,8 @@ pub fn run(args: Args) -> Result<(), Failure> {
     bar.finish_and_clear();
     let report = result?;
     match args.format {
-        FormatArg::Text => print!("{}", report.to_text()),
-        FormatArg::Json => println!("{}", report.to_json()),
+        Format::Text => print!("{}", report.to_text()),
+        Format::Json => println!("{}", report.to_json()),
     }
     Ok(())
 }
@@ -116,7 +110,7 @@ mod tests {
     #[test]
     fn flags_have_the_documented_defaults() {
         let args = parse::<Args>("--registry a.yaml --queries q.jsonl").unwrap();
-        assert_eq!((args.stage, args.format, args.seed), (StageArg::Route, FormatArg::Text, 0));
+        assert_eq!((args.stage, args.format, args.seed), (StageArg::Route, Format::Text, 0));
         assert_eq!((args.limit, args.examples, args.candidates), (None, None, false));
         let args = parse::<Args>(
             "--registry a --registry b --queries q --stage prefilter --candidates --limit 5 --seed 9 --format json",

@@ -8,11 +8,11 @@ use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
 use anyhow::anyhow;
-use clap::ValueEnum;
 use pointsman::registry::{self, ImportOptions, Kind, Registry};
 use serde_json::{Value, json};
 
 use super::failure::Failure;
+use super::options::Format;
 
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  \
@@ -74,12 +74,6 @@ fn kind(name: &str) -> Result<Chosen, String> {
         None if name == "auto" => Ok(Chosen(None)),
         None => Err(format!("expected auto or one of {}", Kind::NAMES.join(", "))),
     }
-}
-
-#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum Format {
-    Text,
-    Json,
 }
 
 pub fn run(args: Args) -> Result<(), Failure> {

@@ -1,4 +1,4 @@
-//! Flags that every command shares: where the configuration comes from.
+//! Flags that commands share: where the configuration comes from, how to print.
 
 use std::path::PathBuf;
 
@@ -6,6 +6,13 @@ use pointsman::config::{Loaded, Settings, Sources};
 
 use super::failure::Failure;
 use super::logging;
+
+/// How to print what a command tells.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub enum Format {
+    Text,
+    Json,
+}
 
 /// Configuration file and registries.
 #[derive(clap::Args, Debug, Default)]

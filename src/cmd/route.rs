@@ -4,7 +4,6 @@ use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
 use anyhow::anyhow;
-use clap::ValueEnum;
 use pointsman::identity;
 use pointsman::pipeline::{self, RouteError, Router};
 use pointsman::server::proto::{self, Narrowing, RouteOptions, RouteRequest, RouteResponse};
@@ -12,7 +11,7 @@ use pointsman::server::wire;
 use pointsman::types::{Deadline, Problem, Role, Turn};
 
 use super::failure::Failure;
-use super::options::Options;
+use super::options::{Format, Options};
 use super::remote::Remote;
 use super::{block_on, logging, progress, render};
 
@@ -57,12 +56,6 @@ pub struct Args {
     /// Most calls the answer may hold
     #[arg(long, value_name = "N", default_value_t = 1)]
     max_calls: u32,
-}
-
-#[derive(Clone, Copy, ValueEnum)]
-enum Format {
-    Text,
-    Json,
 }
 
 pub fn run(args: Args) -> Result<(), Failure> {

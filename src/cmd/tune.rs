@@ -7,9 +7,8 @@ use pointsman::evaluate::Progress;
 use pointsman::evaluate::tune::{self, TuneError};
 
 use super::block_on;
-use super::eval::FormatArg;
 use super::failure::Failure;
-use super::options::Options;
+use super::options::{Format, Options};
 use super::progress::{rows_bar, show};
 
 /// Find the weights of each encoder's signals, as docs/TUNING.md describes.
@@ -32,8 +31,8 @@ pub struct Args {
     /// Write the weights into the encoders' manifests, below the folder of --models.
     #[arg(long)]
     pub write: bool,
-    #[arg(long, value_enum, default_value_t = FormatArg::Text)]
-    pub format: FormatArg,
+    #[arg(long, value_enum, default_value_t = Format::Text)]
+    pub format: Format,
 }
 
 /// Figures go to standard output, everything else to standard error.
@@ -51,8 +50,8 @@ pub fn run(args: Args) -> Result<(), Failure> {
     bar.finish_and_clear();
     let tuned = result?;
     match args.format {
-        FormatArg::Text => print!("{}", tuned.to_text()),
-        FormatArg::Json => println!("{}", tuned.to_json()),
+        Format::Text => print!("{}", tuned.to_text()),
+        Format::Json => println!("{}", tuned.to_json()),
     }
     if args.write {
         for file in tune::write(&tuned, &settings.pipeline.embed.models_dir).map_err(failure)? {

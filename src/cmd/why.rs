@@ -6,13 +6,12 @@ use std::io::{IsTerminal as _, Write as _};
 use std::path::PathBuf;
 
 use anyhow::anyhow;
-use clap::ValueEnum;
 use pointsman::identity;
 use pointsman::pipeline::{self, Narrowing, RouteError, RouteRequest, Router, Why, WhyError};
 use pointsman::types::Deadline;
 
 use super::failure::Failure;
-use super::options::Options;
+use super::options::{Format, Options};
 use super::route::{invalid, turns};
 use super::{block_on, logging, progress};
 
@@ -43,12 +42,6 @@ pub struct Args {
     /// Only this tool; may be given several times
     #[arg(long, value_name = "NAME")]
     only: Vec<String>,
-}
-
-#[derive(Clone, Copy, ValueEnum)]
-enum Format {
-    Text,
-    Json,
 }
 
 pub fn run(args: Args) -> Result<(), Failure> {

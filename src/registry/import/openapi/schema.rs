@@ -9,6 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde_json::{Map, Value, json};
 
 use super::refs;
+use crate::args::keywords::{LIST, NAMED, ONE};
 
 /// Deeper schemas are refused.
 const MAX_DEPTH: usize = 64;
@@ -17,21 +18,6 @@ const MAX_HOPS: usize = 8;
 /// Schema parts of one operation.
 const MAX_NODES: usize = 20_000;
 
-const ONE: [&str; 11] = [
-    "additionalProperties",
-    "unevaluatedProperties",
-    "unevaluatedItems",
-    "additionalItems",
-    "not",
-    "if",
-    "then",
-    "else",
-    "contains",
-    "propertyNames",
-    "items",
-];
-const LIST: [&str; 4] = ["prefixItems", "allOf", "anyOf", "oneOf"];
-const NAMED: [&str; 5] = ["properties", "patternProperties", "$defs", "definitions", "dependentSchemas"];
 /// Keywords that mean nothing to whoever fills in arguments, or that would change what references mean.
 const LEFT_OUT: [&str; 11] = [
     "xml",
