@@ -6,13 +6,17 @@ use std::fmt::Write as _;
 use std::fs::File;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use anyhow::anyhow;
 use pointsman::registry::{self, ImportOptions, Kind, Registry};
+use pointsman::tool::ToolCard;
+use pointsman::types::ToolId;
 use serde_json::{Value, json};
 
 use super::failure::Failure;
 use super::options::Format;
+use super::terminal::plain;
 
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  \
@@ -88,6 +92,7 @@ pub fn run(args: Args) -> Result<(), Failure> {
     let wrote = !refused && !registry.cards.is_empty();
     if wrote {
         let text = registry::to_yaml(&registry, &name_of(&args, &registry), &header(&args, &source, &registry));
+        check(&args.output, &text, &registry)?;
         if to_stdout { print(&text)? } else { write_file(&args, &text)? }
     }
     let told = match args.format {
@@ -165,6 +170,23 @@ impl Source {
     }
 }
 
+/// What is written has to be read again, card for card: it may be larger than what it came from.
+fn check(output: &Path, text: &str, registry: &Registry) -> Result<(), Failure> {
+    let shown = || format!("{} is not written: it could not be read again", output.display());
+    let again = registry::import_text(Some(Kind::Native), output, text, &ImportOptions::default());
+    let again =
+        again.map_err(|error| Failure::failed(error).context(shown()).remedy("import fewer tools into one file"))?;
+    let same =
+        |(id, card): (&ToolId, &Arc<ToolCard>)| again.cards.get(id).is_some_and(|read| read.hash() == card.hash());
+    match registry.cards.iter().find(|entry| !same(*entry)) {
+        None => Ok(()),
+        Some((id, _)) => {
+            Err(Failure::failed(anyhow!("`{id}` would be another card, which is a fault of this program"))
+                .context(shown()))
+        }
+    }
+}
+
 fn name_of(args: &Args, registry: &Registry) -> String {
     let own = registry.cards.values().next().map(|card| card.source.clone());
     args.name.clone().or(own).unwrap_or_default()
@@ -183,7 +205,7 @@ fn header(args: &Args, source: &Source, registry: &Registry) -> String {
     );
     for card in registry.quarantined.iter().take(50) {
         let problem = card.problems.first().map(|problem| problem.message.as_str()).unwrap_or_default();
-        let _ = writeln!(text, "Left out: {}: {problem}", card.card);
+        let _ = writeln!(text, "Left out: {}: {}", plain(&card.card), plain(problem));
     }
     text
 }
@@ -237,10 +259,12 @@ impl Report<'_> {
         let Registry { cards, quarantined, notices, .. } = self.registry;
         let mut text = String::new();
         for card in quarantined {
-            let _ = writeln!(text, "quarantined: {card}");
+            let lines = card.to_string();
+            let lines: Vec<String> = lines.lines().map(plain).collect();
+            let _ = writeln!(text, "quarantined: {}", lines.join("\n"));
         }
         for notice in notices {
-            let _ = writeln!(text, "note: {notice}");
+            let _ = writeln!(text, "note: {}", plain(notice));
         }
         let read = cards.len() + quarantined.len();
         let _ = writeln!(text, "{read} tools read, {} usable, {} quarantined", cards.len(), quarantined.len());

@@ -6,6 +6,7 @@ mod options;
 mod progress;
 mod remote;
 mod render;
+mod terminal;
 
 mod brake;
 mod calibrate;

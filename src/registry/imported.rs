@@ -48,6 +48,11 @@ pub fn import_text(
     text: &str,
     options: &ImportOptions,
 ) -> Result<Registry, RegistryError> {
+    if let Some(name) = options.name.as_ref().filter(|name| !import::is_source_name(name)) {
+        let rule = "expected 1 to 128 bytes without `/` and control characters";
+        let message = format!("`{}` cannot name a registry: {rule}", super::shorten(name));
+        return Err(RegistryError::Syntax { path: shown.into(), line: None, message });
+    }
     let reading = Reading { trust_hints: options.trust_hints, target: options.target.clone(), ..Reading::default() };
     let mut file = import::read_as(kind, shown, text, &reading)?;
     if options.name.is_some() {

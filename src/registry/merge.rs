@@ -12,7 +12,7 @@ use super::import::{self, Format, RawCard, SourceFile};
 use super::listed::{self, Listed};
 use super::positions::Lines;
 use super::scopes::{self, Scopes};
-use super::source::{Placed, References, Settled, dangling, rewrite, settle};
+use super::source::{HINTS, Placed, References, Settled, dangling, rewrite, settle};
 use super::{CardProblem, Quarantined, Registry, RegistryError};
 use crate::tool::ToolCard;
 use crate::types::ToolId;
@@ -131,13 +131,14 @@ fn attach(base: Registry, put: Registry) -> Registry {
             Some(_) | None => broken.contains(tool).then(|| tool.to_owned()),
         }
     };
+    let mut hints = HINTS;
     let mut cards = base.cards.clone();
     let mut places = base.places.clone();
     let mut quarantined: Vec<Quarantined> = base.quarantined.iter().chain(&put.quarantined).cloned().collect();
     for (id, card) in &put.cards {
         let mut card = ToolCard::clone(card);
         description::divide(&mut card, &|tool| resolve(tool).is_some());
-        let unknown = dangling(&card, |tool| resolve(tool).is_some(), &names);
+        let unknown = dangling(&card, |tool| resolve(tool).is_some(), &names, &mut hints);
         if unknown.is_empty() {
             rewrite(&mut card, |tool| resolve(tool).unwrap_or_else(|| tool.to_owned()));
             cards.insert(id.clone(), Arc::new(card));
@@ -213,7 +214,9 @@ fn derived_name(path: &Path) -> String {
         Some(folder) if GENERIC.contains(&stem.as_str()) => folder,
         Some(_) | None => stem,
     };
-    name.chars().map(|c| if c.is_control() { '_' } else { c }).collect()
+    let name: String = name.chars().map(|c| if c.is_control() { '_' } else { c }).collect();
+    // As long as a file may state one.
+    name[..name.floor_char_boundary(import::MAX_SOURCE_NAME_BYTES)].to_owned()
 }
 
 fn free_name(wanted: &str, taken: &BTreeSet<String>) -> String {

@@ -126,17 +126,24 @@ pub enum RegistryError {
 pub(crate) fn suggest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> String {
     /// Longer words are no misspelt names, and comparing them costs.
     const MAX_CHARS: usize = 64;
-    if word.chars().count() > MAX_CHARS {
+    let length = word.chars().count();
+    if length > MAX_CHARS {
         return String::new();
     }
-    let near = |name: &&str| name.chars().count() <= MAX_CHARS;
-    let distance = |name: &str| strsim::damerau_levenshtein(&word.to_lowercase(), &name.to_lowercase());
+    let word = word.to_lowercase();
+    let most = |length: usize| (length / 3).max(1);
+    // Words are at least as far apart as their lengths are.
+    let near = |name: &&str| {
+        let of_name = name.chars().count();
+        of_name <= MAX_CHARS && of_name.abs_diff(length) <= most(of_name)
+    };
+    let distance = |name: &str| strsim::damerau_levenshtein(&word, &name.to_lowercase());
     known
         .into_iter()
         .filter(near)
         .map(|name| (distance(name), name))
         .min()
-        .filter(|(distance, name)| *distance <= (name.chars().count() / 3).max(1))
+        .filter(|(distance, name)| *distance <= most(name.chars().count()))
         .map(|(_, name)| format!(" (did you mean `{name}`?)"))
         .unwrap_or_default()
 }

@@ -11,8 +11,9 @@ use super::scopes::Scopes;
 use super::{CardProblem, Quarantined, suggest};
 use crate::tool::ToolCard;
 
-/// Unknown names of one card for which a similar one is looked for.
-const HINTS: usize = 5;
+/// Unknown names for which a similar one is looked for: comparing with every name of a large registry costs, and after a
+/// few the pattern is clear.
+pub(super) const HINTS: usize = 20;
 /// How the problem of a card begins that names a tool nobody knows; the name and a backtick follow.
 pub(super) const UNKNOWN_TOOL: &str = "there is no tool `";
 
@@ -85,12 +86,13 @@ pub(super) fn settle(
     notices.extend(entries.iter().flat_map(left_out));
     notices.extend(unify_names(&mut entries));
     if references == References::Inside {
+        let mut hints = HINTS;
         for placed in &mut entries {
             if let Ok(card) = &mut placed.entry.outcome {
                 description::divide(card, &|tool| names.contains(tool));
             }
             let unknown = match &placed.entry.outcome {
-                Ok(card) => dangling(card, |tool| names.contains(tool), &names),
+                Ok(card) => dangling(card, |tool| names.contains(tool), &names, &mut hints),
                 Err(_) => continue,
             };
             match placed.format {
@@ -155,23 +157,27 @@ pub(super) fn rewrite(card: &mut ToolCard, rename: impl Fn(&str) -> String) {
     }
 }
 
-/// Pointer and message for each tool that `card` names and nobody knows.
+/// Pointer and message for each tool that `card` names and nobody knows. `hints` are still to be given.
 pub(super) fn dangling(
     card: &ToolCard,
     is_known: impl Fn(&str) -> bool,
     names: &BTreeSet<String>,
+    hints: &mut usize,
 ) -> Vec<(String, String)> {
     references(card)
         .into_iter()
         .filter(|(_, tool)| !is_known(tool))
-        .enumerate()
-        .map(|(nth, (pointer, tool))| {
-            // Comparing with every name of a large registry costs; after a few the pattern is clear.
-            let names = names.iter().map(String::as_str).filter(|_| nth < HINTS);
-            let hint = suggest(tool, names);
+        .map(|(pointer, tool)| {
+            let hint = hint(tool, names, hints);
             (pointer, format!("{UNKNOWN_TOOL}{}` in this registry{hint}", super::fields::shorten(tool)))
         })
         .collect()
+}
+
+fn hint(word: &str, names: &BTreeSet<String>, left: &mut usize) -> String {
+    let Some(rest) = left.checked_sub(1) else { return String::new() };
+    *left = rest;
+    suggest(word, names.iter().map(String::as_str))
 }
 
 /// One card per name: the same content twice is one card, different content under one name is nobody's.
@@ -260,18 +266,24 @@ fn left_out(placed: &Placed) -> impl Iterator<Item = String> + '_ {
     placed.entry.remarks.relaxed.iter().map(describe)
 }
 
+/// One remark per file and domain.
 fn domain_remarks(cards: &[(String, Box<ToolCard>)], domains: &BTreeSet<String>) -> Vec<String> {
     if domains.is_empty() {
         return Vec::new();
     }
-    cards
-        .iter()
-        .filter_map(|(file, card)| {
-            let domain = card.domain.as_ref().filter(|domain| !domains.contains(*domain))?;
-            let hint = suggest(domain, domains.iter().map(String::as_str));
-            Some(format!("{file}: the domain `{domain}` of `{}` is not listed under `domains`{hint}", card.name))
-        })
-        .collect()
+    let mut found: BTreeMap<(&str, &str), (usize, &str)> = BTreeMap::new();
+    for (file, card) in cards {
+        if let Some(domain) = card.domain.as_ref().filter(|domain| !domains.contains(*domain)) {
+            found.entry((file, domain)).or_insert((0, &card.name)).0 += 1;
+        }
+    }
+    let mut hints = HINTS;
+    let told = |((file, domain), (count, first)): ((&str, &str), (usize, &str))| {
+        let more = if count > 1 { format!(" and {} more", count - 1) } else { String::new() };
+        let hint = hint(domain, domains, &mut hints);
+        format!("{file}: the domain `{domain}` of `{first}`{more} is not listed under `domains`{hint}")
+    };
+    found.into_iter().map(told).collect()
 }
 
 fn broken_targets(cards: &[(String, Box<ToolCard>)], quarantined: &[Quarantined]) -> Vec<String> {

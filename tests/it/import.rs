@@ -99,7 +99,25 @@ fn input_that_cannot_be_used_exits_with_2_and_says_why() {
         assert!(!output.exists(), "{text}");
     }
     assert_eq!(run(&["import", "auto", "no/such/file", "-o", "-"]).0, 2);
+    let source = RegistryFile::new("shop.yaml", OPENAPI);
+    let (code, out, errors) = run(&["import", "openapi", source.as_str(), "-o", "-", "--name", "a/b"]);
+    assert!(code == 2 && out.is_empty() && errors.contains("`a/b` cannot name a registry"), "{code} {errors}");
     assert_eq!(run(&["import", "soap", "x", "-o", "-"]).0, 2);
+}
+
+#[test]
+fn a_file_of_a_long_name_and_a_card_of_odd_characters_are_written_so_that_they_can_be_read() {
+    let source = RegistryFile::new(&format!("{}.json", "长".repeat(80)), "[{\"name\": \"a\", \"inputSchema\": {}}]");
+    let output = source.path.with_file_name("out.yaml");
+    let (code, _, errors) = run(&["import", "mcp", source.as_str(), "-o", output.to_str().unwrap()]);
+    assert_eq!(code, 0, "{errors}");
+    assert_eq!(load(&[output], &[]).unwrap().cards.len(), 1);
+
+    let custom = json!([{"type": "custom", "name": "\u{1b}[31mred"}, {"type": "function", "function": {"name": "b"}}]);
+    let source = RegistryFile::new("tools.json", &custom.to_string());
+    let output = source.path.with_file_name("out.yaml");
+    let (_, told, errors) = run(&["import", "openai", source.as_str(), "-o", output.to_str().unwrap()]);
+    assert!(!told.contains('\u{1b}') && !errors.contains('\u{1b}') && told.contains("u{1b}"), "{told:?} {errors:?}");
 }
 
 #[test]

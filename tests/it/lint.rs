@@ -349,3 +349,61 @@ fn every_rule_stands_in_the_document() {
     }
     assert_eq!(read(&path), expected, "docs/LINT.md disagrees with the rules (BLESS=1 writes its table anew)");
 }
+
+/// A native registry with one reading tool that has these properties.
+fn with_parameters(parameters: Value) -> RegistryFile {
+    let card = json!({"name": "search_orders", "version": 1, "side_effect": "read", "idempotent": true,
+        "permissions": [], "timeout_ms": 1000, "parameters": parameters,
+        "description": {"what": "Search orders. Read only.", "when_to_use": ["我的订单"], "when_not_to_use": [],
+            "returns": "At most 20 orders."}});
+    RegistryFile::new("registry.json", &json!({"registry": "shop", "tools": [card]}).to_string())
+}
+
+#[test]
+fn a_parameter_that_may_be_null_or_is_a_reference_is_judged_like_any_other() {
+    let kinds = json!({"limit": {"type": "integer"}, "keyword": {"type": "string"},
+        "start_date": {"type": "string", "format": "date", "description": "First day, e.g. 2026-01-01"}});
+    let fired_in = |properties: &Value| {
+        let parameters = json!({"type": "object", "additionalProperties": false, "properties": properties,
+            "$defs": kinds});
+        let registry = with_parameters(parameters);
+        let (_, report) = json_of(&[registry.as_str(), "--only", "no-limit-cap,no-max-length,model-computes-date"]);
+        fired(&report)
+    };
+    let plain = fired_in(&kinds);
+    assert_eq!(plain["search_orders"].len(), 3, "{plain:?}");
+    let of = |form: &dyn Fn(&str, &Value) -> Value| -> Value {
+        let forms = kinds.as_object().unwrap().iter().map(|(name, kind)| (name.clone(), form(name, kind)));
+        Value::Object(forms.collect())
+    };
+    let nullable = of(&|_, kind| json!({"anyOf": [kind, {"type": "null"}]}));
+    let referring = of(&|name, _| json!({"$ref": format!("#/$defs/{name}")}));
+    let both = of(&|name, _| json!({"oneOf": [{"type": "null"}, {"$ref": format!("#/$defs/{name}")}]}));
+    for other in [nullable, referring, both] {
+        assert_eq!(fired_in(&other), plain, "{other}");
+    }
+}
+
+/// Keys of 32 KB inside each other over a hundred thousand values, and thousands of names that nobody knows.
+#[test]
+fn cards_made_to_be_costly_are_linted_like_others() {
+    let values: Vec<String> = (0..90_000).map(|n| format!("v{n}")).collect();
+    let key = "k".repeat(32_000);
+    let nested = (0..4).fold(
+        json!({"type": "string", "enum": values}),
+        |inner, _| json!({"type": "object", "properties": {key.as_str(): inner}}),
+    );
+    let registry = with_parameters(nested);
+    let (code, report) = json_of(&[registry.as_str(), "--no-vectors"]);
+    assert!((code == 0 || code == 1) && report["cards"] == 1, "{code} {}", report["quarantined"]);
+
+    let names: Vec<String> = (0..8_000).map(|n| format!("tool_{n:05}")).collect();
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    let lost = native(&names).replace(
+        "    timeout_ms: 1000\n",
+        "    timeout_ms: 1000\n    requires: [gone_00001, gone_00002, gone_00003, gone_00004, gone_00005]\n",
+    );
+    let registry = RegistryFile::new("registry.yaml", &lost);
+    let (code, report) = json_of(&[registry.as_str(), "--no-vectors"]);
+    assert_eq!((code, report["quarantined"].as_array().unwrap().len()), (1, 8_000));
+}

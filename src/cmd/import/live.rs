@@ -41,7 +41,8 @@ pub(super) fn named(args: &Args) -> Result<Option<Server>, Failure> {
             // Whoever types an address means it, wherever it is.
             entry.insert("allow_private".into(), true.into());
             entry.insert("headers".into(), Value::Table(headers(&args.header)?));
-            (bare.clone(), host.split(':').next().unwrap_or_default().to_owned())
+            let name = host.strip_prefix('[').map_or_else(|| host.split(':').next(), |rest| rest.split(']').next());
+            (bare.clone(), name.unwrap_or_default().to_owned())
         }
         (None, Some((program, _))) => {
             entry.insert("command".into(), args.command.clone().into());
@@ -125,6 +126,7 @@ mod tests {
         let url = server("mcp https://me:secret@desk.example:8443/mcp?key=1 -o x --header Authorization=env:T");
         assert_eq!((url.shown.as_str(), url.name.as_str()), ("https://desk.example:8443/mcp", "desk.example"));
         assert_eq!(url.entry["headers"]["Authorization"].as_str(), Some("env:T"));
+        assert_eq!(server("mcp http://[::1]:80/mcp -o x").name, "::1");
         let program = server("mcp -o x --env HOME --timeout-s 5 -- /opt/服务/desk.py --stdio");
         assert_eq!((program.shown.as_str(), program.name.as_str()), ("`/opt/服务/desk.py`", "desk"));
         assert_eq!(program.entry["command"].as_array().map(Vec::len), Some(2));

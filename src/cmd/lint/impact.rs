@@ -6,7 +6,8 @@ use pointsman::evaluate::{Impact, Impacts, Misroute, Trial};
 use pointsman::registry::lint::{Finding, Language};
 use serde::Serialize;
 
-use super::text::{Paint, plain};
+use super::text::Paint;
+use crate::cmd::terminal::plain;
 
 /// Most findings in the text; JSON has all.
 const MOST_SHOWN: usize = 30;

@@ -7,6 +7,7 @@ use pointsman::registry::Quarantined;
 use pointsman::registry::lint::{Finding, Language, Severity};
 
 use super::{Report, impact};
+use crate::cmd::terminal::plain;
 
 /// Colours of a terminal, or nothing.
 pub(super) struct Paint {
@@ -113,21 +114,6 @@ fn summary(report: &Report) -> String {
     }
 }
 
-/// What a card says, fit for a terminal: nothing in it moves the cursor, changes colours or hides.
-pub(super) fn plain(text: &str) -> String {
-    let mut out = String::with_capacity(text.len());
-    for c in text.chars() {
-        let hidden =
-            matches!(c, '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{2069}' | '\u{feff}');
-        match c {
-            '\n' | '\r' | '\t' => out.push(' '),
-            c if c.is_control() || hidden => out.extend(c.escape_unicode()),
-            c => out.push(c),
-        }
-    }
-    out
-}
-
 #[cfg(test)]
 mod tests {
     use super::super::tests::sample;
@@ -150,10 +136,5 @@ mod tests {
         assert!(chinese.contains("已隔离：不会上线") && !chinese.contains('\u{1b}'), "{chinese}");
         assert!(chinese.ends_with("检查了 2 张卡片，隔离 1 张：2 个错误，1 个警告，1 个提示\n"), "{chinese}");
         assert!(text(&report, true).contains("\x1b[1;31merror\x1b[0m"));
-    }
-
-    #[test]
-    fn what_is_hidden_becomes_visible() {
-        assert_eq!(plain("a\u{200b}b\u{202e}c\n退款\u{7}"), "a\\u{200b}b\\u{202e}c 退款\\u{7}");
     }
 }

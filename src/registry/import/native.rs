@@ -89,8 +89,13 @@ fn format(root: &Map<String, Value>, lines: &Lines) -> Result<Format, SyntaxErro
 }
 
 /// `/` separates source and tool in ids.
+pub(in crate::registry) const MAX_SOURCE_NAME_BYTES: usize = 128;
+
 pub(in crate::registry) fn is_source_name(name: &str) -> bool {
-    !name.trim().is_empty() && name.len() <= 128 && !name.contains('/') && !name.chars().any(char::is_control)
+    !name.trim().is_empty()
+        && name.len() <= MAX_SOURCE_NAME_BYTES
+        && !name.contains('/')
+        && !name.chars().any(char::is_control)
 }
 
 fn domain_names(root: &Map<String, Value>) -> BTreeSet<String> {

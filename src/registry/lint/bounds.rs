@@ -4,6 +4,7 @@ use serde_json::Value;
 
 use super::card::{Card, Parameter};
 use super::report::{Hit, Report, words};
+use super::seen::Seen;
 use super::words::parameters::{
     DEEP_PARAMETERS, NO_LIMIT_CAP, NO_MAX_ITEMS, NO_MAX_LENGTH, OPEN_PROPERTIES, REQUIRED_UNKNOWN, TOO_MANY_REQUIRED,
 };
@@ -69,7 +70,28 @@ fn is_count(name: &str) -> bool {
         "页大小",
         "每页数量",
     ];
-    const LAST: [&str; 7] = ["limit", "count", "size", "quantity", "qty", "num", "rows"];
+    const LAST: [&str; 5] = ["limit", "count", "quantity", "qty", "rows"];
+    /// Before `size` and `num`, which alone may be a shoe's or an order's.
+    const SIZED: [&str; 10] = ["page", "batch", "chunk", "sample", "window", "fetch", "block", "buffer", "list", "max"];
+    /// Before `limit` where something else than rows is limited.
+    const NO_ROWS: [&str; 16] = [
+        "speed",
+        "credit",
+        "rate",
+        "age",
+        "weight",
+        "price",
+        "time",
+        "budget",
+        "spending",
+        "memory",
+        "cpu",
+        "height",
+        "temperature",
+        "upper",
+        "lower",
+        "legal",
+    ];
     const COUNTED: [&str; 12] = [
         "results",
         "result",
@@ -92,7 +114,10 @@ fn is_count(name: &str) -> bool {
         [] => false,
         [only] => WHOLE.contains(&only.as_str()),
         [first, .., last] => {
-            LAST.contains(&last.as_str())
+            let before = parts[parts.len() - 2].as_str();
+            (LAST.contains(&last.as_str()) && !(last == "limit" && NO_ROWS.contains(&before)))
+                || (last == "size" && (SIZED.contains(&before) || COUNTED.contains(&before)))
+                || (last == "num" && before != "page" && (SIZED.contains(&before) || COUNTED.contains(&before)))
                 || (matches!(first.as_str(), "max" | "num" | "top" | "number" | "total")
                     && COUNTED.contains(&last.as_str()))
                 || (first == "per" && last == "page")
@@ -116,21 +141,21 @@ fn lengths(card: &Card<'_>, report: &mut Report) {
     };
     let mut hits = Vec::new();
     for p in &card.parameters {
-        if p.is("string") && is_unbounded(p.schema) && !p.is_closed() {
+        if p.is("string") && is_unbounded(&p.schema) && !p.is_closed() {
             hits.push(hit(p, p.pointer.clone()));
         }
-        let items = p.schema.get("items").and_then(Value::as_object);
-        if items.is_some_and(|items| items.get("type").is_some_and(|kind| kind == "string") && is_unbounded(items)) {
+        let items = p.schema.get("items").and_then(|items| Seen::new(&card.card.parameters, items));
+        if items.is_some_and(|items| items.get("type").is_some_and(|kind| kind == "string") && is_unbounded(&items)) {
             hits.push(hit(p, format!("{}/items", p.pointer)));
         }
     }
     report.parts(&NO_MAX_LENGTH, card, hits);
 }
 
-fn is_unbounded(schema: &serde_json::Map<String, Value>) -> bool {
+fn is_unbounded(schema: &Seen<'_>) -> bool {
     const SHORT_FORMATS: [&str; 7] = ["date", "time", "date-time", "uuid", "ipv4", "ipv6", "duration"];
     let format = schema.get("format").and_then(Value::as_str);
-    !["maxLength", "pattern", "enum", "const", "$ref"].iter().any(|key| schema.contains_key(*key))
+    !["maxLength", "pattern", "enum", "const"].iter().any(|key| schema.has(key))
         && !format.is_some_and(|format| SHORT_FORMATS.contains(&format))
 }
 
@@ -261,12 +286,37 @@ mod tests {
 
     #[test]
     fn counts_are_told_from_other_numbers() {
-        for name in
-            ["limit", "page_size", "perPage", "max_results", "top_k", "numResults", "quantity", "条数", "order_count"]
-        {
+        for name in [
+            "limit",
+            "page_size",
+            "perPage",
+            "max_results",
+            "top_k",
+            "numResults",
+            "quantity",
+            "条数",
+            "order_count",
+            "batchSize",
+            "result_num",
+        ] {
             assert!(is_count(name), "{name}");
         }
-        for name in ["page", "amount", "max_price", "latitude", "year", "min_price", "order_number", "offset"] {
+        for name in [
+            "page",
+            "amount",
+            "max_price",
+            "latitude",
+            "year",
+            "min_price",
+            "order_number",
+            "offset",
+            "order_num",
+            "account_num",
+            "page_num",
+            "credit_limit",
+            "speedLimit",
+            "shoe_size",
+        ] {
             assert!(!is_count(name), "{name}");
         }
     }

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use serde_json::{Map, Value};
 
+use super::seen::Seen;
 use crate::registry::positions::join;
 use crate::registry::{Place, Registry};
 use crate::tool::ToolCard;
@@ -11,6 +12,8 @@ use crate::tool::ToolCard;
 /// Parameters of one card that are looked at, and how deep.
 const MAX_PARAMETERS: usize = 300;
 const MAX_DEPTH: usize = 8;
+/// What stands deeper or has a longer name is looked at no further.
+const MAX_POINTER_BYTES: usize = 4 * 1024;
 
 pub(super) struct Card<'a> {
     pub card: &'a ToolCard,
@@ -25,18 +28,18 @@ pub(super) struct Parameter<'a> {
     pub name: &'a str,
     /// From the card's root.
     pub pointer: String,
-    pub schema: &'a Map<String, Value>,
+    pub schema: Seen<'a>,
     pub required: bool,
     /// 0 for an argument itself.
     pub depth: usize,
 }
 
-impl Parameter<'_> {
-    pub fn text(&self, key: &str) -> Option<&str> {
+impl<'a> Parameter<'a> {
+    pub fn text(&self, key: &str) -> Option<&'a str> {
         self.schema.get(key).and_then(Value::as_str)
     }
 
-    pub fn description(&self) -> &str {
+    pub fn description(&self) -> &'a str {
         self.text("description").unwrap_or_default().trim()
     }
 
@@ -56,16 +59,60 @@ impl Parameter<'_> {
     /// Whether its values are listed, here or in alternatives.
     pub fn is_closed(&self) -> bool {
         let closed = |schema: &Map<String, Value>| schema.contains_key("enum") || schema.contains_key("const");
-        closed(self.schema)
+        self.schema.has("enum")
+            || self.schema.has("const")
             || ["anyOf", "oneOf", "allOf"].iter().any(|key| {
-                let parts = self.schema.get(*key).and_then(Value::as_array);
+                let parts = self.schema.get(key).and_then(Value::as_array);
                 parts.is_some_and(|parts| parts.iter().filter_map(Value::as_object).any(closed))
             })
     }
 
-    pub fn strings(&self, key: &str) -> Vec<&str> {
+    pub fn strings(&self, key: &str) -> Vec<&'a str> {
         let listed = self.schema.get(key).and_then(Value::as_array);
         listed.into_iter().flatten().filter_map(Value::as_str).collect()
+    }
+}
+
+/// A text and where it stands; the pointer is put together when somebody wants it.
+pub(super) struct Text<'t> {
+    base: &'t str,
+    at: At,
+    pub text: &'t str,
+}
+
+/// Where a text stands below its base.
+enum At {
+    Itself,
+    Key(&'static str),
+    Index(usize),
+    Nth(&'static str, usize),
+    Case(usize),
+}
+
+impl<'t> Text<'t> {
+    fn new(base: &'t str, at: At, text: &'t str) -> Self {
+        Self { base, at, text }
+    }
+
+    /// From the card's root.
+    pub fn pointer(&self) -> String {
+        let base = self.base;
+        match self.at {
+            At::Itself => base.to_owned(),
+            At::Key(key) => format!("{base}/{key}"),
+            At::Index(nth) => format!("{base}/{nth}"),
+            At::Nth(key, nth) => format!("{base}/{key}/{nth}"),
+            At::Case(nth) => format!("{base}/when_not_to_use/{nth}/case"),
+        }
+    }
+
+    /// Whether it describes the tool or one of its parameters.
+    pub fn describes(&self) -> bool {
+        match self.at {
+            At::Key("returns") => false,
+            At::Key("description") => true,
+            At::Itself | At::Key(_) | At::Index(_) | At::Nth(..) | At::Case(_) => self.base == "/description",
+        }
     }
 }
 
@@ -75,7 +122,10 @@ impl<'a> Card<'a> {
         // Only native cards have to state a timeout.
         let native = place.map_or(card.timeout.is_some(), |place| place.native);
         let mut parameters = Vec::new();
-        gather(&card.parameters, "/parameters", 0, &mut parameters);
+        let root = &card.parameters;
+        if let Some(seen) = Seen::new(root, root) {
+            gather(root, &seen, "/parameters", 0, &mut parameters);
+        }
         Self { card, place, native, parameters }
     }
 
@@ -96,45 +146,51 @@ impl<'a> Card<'a> {
         listed.into_iter().flatten().filter_map(Value::as_str).collect()
     }
 
-    /// Every text of the card that a model may read, with its pointer.
-    pub fn texts(&self) -> Vec<(String, &'a str)> {
+    /// Every text of the card that a model may read. Of the values of an enum the first few hundred: further ones are of
+    /// the same kind.
+    pub fn texts(&self) -> impl Iterator<Item = Text<'_>> {
         let card = self.card;
-        let mut texts = vec![("/name".to_owned(), card.name.as_str())];
         let description = &card.description;
-        match &description.plain {
-            Some(plain) => texts.push(("/description".into(), plain)),
-            None => {
-                texts.push(("/description/what".into(), &description.what));
-                let when = description.when_to_use.iter().enumerate();
-                texts.extend(when.map(|(nth, text)| (format!("/description/when_to_use/{nth}"), text.as_str())));
-                let not = description.when_not_to_use.iter().enumerate();
-                texts.extend(not.map(|(nth, b)| (format!("/description/when_not_to_use/{nth}/case"), b.case.as_str())));
-                texts.extend(description.returns.iter().map(|text| ("/description/returns".into(), text.as_str())));
-            }
-        }
+        let plain = description.plain.as_deref();
+        let parts = plain.is_none().then(|| {
+            let nth = |key, items: &'a [String]| {
+                items.iter().enumerate().map(move |(nth, text)| Text::new("/description", At::Nth(key, nth), text))
+            };
+            let what = Text::new("/description", At::Key("what"), &description.what);
+            let not = description.when_not_to_use.iter().enumerate();
+            let not = not.map(|(nth, border)| Text::new("/description", At::Case(nth), &border.case));
+            let returns = description.returns.as_deref();
+            std::iter::once(what)
+                .chain(nth("when_to_use", &description.when_to_use))
+                .chain(not)
+                .chain(returns.map(|text| Text::new("/description", At::Key("returns"), text)))
+        });
         let examples = card.examples.iter().enumerate();
-        texts.extend(examples.map(|(nth, text)| (format!("/examples/{nth}"), text.as_str())));
-        texts.extend(self.schema_texts());
-        texts
+        std::iter::once(Text::new("/name", At::Itself, &card.name))
+            .chain(plain.map(|text| Text::new("/description", At::Itself, text)))
+            .chain(parts.into_iter().flatten())
+            .chain(examples.map(|(nth, text)| Text::new("/examples", At::Index(nth), text)))
+            .chain(self.schema_texts())
     }
 
     /// Names, titles, descriptions and values in the schema.
-    fn schema_texts(&self) -> Vec<(String, &'a str)> {
-        let mut texts = Vec::new();
-        for key in ["title", "description"] {
-            let text = self.card.parameters.get(key).and_then(Value::as_str);
-            texts.extend(text.map(|text| (format!("/parameters/{key}"), text)));
-        }
-        for parameter in &self.parameters {
-            texts.push((parameter.pointer.clone(), parameter.name));
-            for key in ["title", "description", "default"] {
-                let text = parameter.schema.get(key).and_then(Value::as_str);
-                texts.extend(text.map(|text| (join(&parameter.pointer, key), text)));
-            }
+    fn schema_texts(&self) -> impl Iterator<Item = Text<'_>> {
+        const MAX_VALUES: usize = 500;
+        let top = ["title", "description"].into_iter().filter_map(|key| {
+            let text = self.card.parameters.get(key).and_then(Value::as_str)?;
+            Some(Text::new("/parameters", At::Key(key), text))
+        });
+        top.chain(self.parameters.iter().flat_map(|parameter| {
+            let at = parameter.pointer.as_str();
+            let words = ["title", "description", "default"].into_iter().filter_map(move |key| {
+                Some(Text::new(at, At::Key(key), parameter.schema.get(key).and_then(Value::as_str)?))
+            });
             let values = parameter.schema.get("enum").and_then(Value::as_array).into_iter().flatten();
-            texts.extend(values.filter_map(Value::as_str).map(|text| (join(&parameter.pointer, "enum"), text)));
-        }
-        texts
+            let values = values.filter_map(Value::as_str).take(MAX_VALUES);
+            std::iter::once(Text::new(at, At::Itself, parameter.name))
+                .chain(words)
+                .chain(values.map(move |text| Text::new(at, At::Key("enum"), text)))
+        }))
     }
 
     /// Names this card itself gives to things: parameters, result fields, values.
@@ -150,28 +206,26 @@ impl<'a> Card<'a> {
     }
 }
 
-fn gather<'a>(schema: &'a Value, at: &str, depth: usize, found: &mut Vec<Parameter<'a>>) {
+fn gather<'a>(root: &'a Value, schema: &Seen<'a>, at: &str, depth: usize, found: &mut Vec<Parameter<'a>>) {
     let Some(properties) = schema.get("properties").and_then(Value::as_object) else { return };
-    let required: BTreeSet<&str> =
-        schema.get("required").and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str).collect();
+    let listed = schema.get("required").and_then(Value::as_array);
+    let required: BTreeSet<&str> = listed.into_iter().flatten().filter_map(Value::as_str).collect();
     let at = format!("{at}/properties");
     for (name, inner) in properties {
-        let Some(map) = inner.as_object() else { continue };
+        let Some(seen) = Seen::new(root, inner) else { continue };
+        let pointer = join(&at, name);
+        if pointer.len() > MAX_POINTER_BYTES {
+            continue;
+        }
         if found.len() >= MAX_PARAMETERS {
             return;
         }
-        let pointer = join(&at, name);
-        found.push(Parameter {
-            name,
-            pointer: pointer.clone(),
-            schema: map,
-            required: required.contains(name.as_str()),
-            depth,
-        });
+        let required = required.contains(name.as_str());
+        found.push(Parameter { name, pointer: pointer.clone(), schema: seen.clone(), required, depth });
         if depth < MAX_DEPTH {
-            gather(inner, &pointer, depth + 1, found);
-            if let Some(items) = map.get("items") {
-                gather(items, &join(&pointer, "items"), depth + 1, found);
+            gather(root, &seen, &pointer, depth + 1, found);
+            if let Some(items) = seen.get("items").and_then(|items| Seen::new(root, items)) {
+                gather(root, &items, &join(&pointer, "items"), depth + 1, found);
             }
         }
     }

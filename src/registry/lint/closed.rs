@@ -159,9 +159,9 @@ fn default_outside(p: &Parameter<'_>, language: super::Language) -> Option<Hit> 
     let bound = if listed.is_some_and(|values| !values.contains(default)) {
         "enum".to_owned()
     } else if given.zip(number("maximum")).is_some_and(|(given, max)| given > max) {
-        format!("maximum {}", p.schema["maximum"])
+        format!("maximum {}", number("maximum").unwrap_or_default())
     } else if given.zip(number("minimum")).is_some_and(|(given, min)| given < min) {
-        format!("minimum {}", p.schema["minimum"])
+        format!("minimum {}", number("minimum").unwrap_or_default())
     } else if p.is("string") && !p.is("number") && !p.is("integer") && default.is_number() {
         "type string".to_owned()
     } else {

@@ -5,7 +5,7 @@ use std::sync::LazyLock;
 
 use regex::Regex;
 
-use super::card::Card;
+use super::card::{Card, Text};
 use super::report::{Hit, Report, words};
 use super::words::descriptions::INTERNAL_JARGON;
 
@@ -54,14 +54,8 @@ pub(super) fn known(cards: &[Card<'_>]) -> BTreeSet<String> {
 }
 
 pub(super) fn check(card: &Card<'_>, known: &BTreeSet<String>, report: &mut Report) {
-    let read = |pointer: &str| {
-        pointer.starts_with("/description") && !pointer.ends_with("/returns") || pointer.ends_with("/description")
-    };
-    for (pointer, text) in card.texts() {
-        if !read(&pointer) {
-            continue;
-        }
-        let found = fragments(text, card.native, known);
+    for text in card.texts().filter(Text::describes) {
+        let found = fragments(text.text, card.native, known);
         if found.is_empty() {
             continue;
         }
@@ -78,7 +72,7 @@ pub(super) fn check(card: &Card<'_>, known: &BTreeSet<String>, report: &mut Repo
             "Leave {shown} out and say in the user's words what happens, such as \"Store a note for the courier of one parcel\".",
             "去掉 {shown}，用用户的话写明发生什么，例如“为一个包裹保存给快递员的备注”。"
         );
-        report.add(&INTERNAL_JARGON, card, Hit { pointer, reason, proposal });
+        report.add(&INTERNAL_JARGON, card, Hit { pointer: text.pointer(), reason, proposal });
         // One text is enough to say it.
         return;
     }

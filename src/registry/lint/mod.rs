@@ -23,6 +23,7 @@ mod references;
 mod report;
 mod rule;
 mod safety;
+mod seen;
 mod set;
 mod words;
 

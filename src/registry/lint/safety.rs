@@ -23,7 +23,8 @@ pub(super) fn check(card: &Card<'_>, report: &mut Report) {
 fn texts(card: &Card<'_>, report: &mut Report) {
     let language = report.language;
     let (mut injected, mut hidden, mut keys) = (0, 0, 0);
-    for (pointer, text) in card.texts() {
+    for place in card.texts() {
+        let text = place.text;
         if let Some(c) = hidden_character(text).filter(|_| hidden < MAX_TEXTS) {
             hidden += 1;
             let code = format!("U+{:04X}", u32::from(c));
@@ -37,7 +38,7 @@ fn texts(card: &Card<'_>, report: &mut Report) {
                 "Delete the character; retype the text if you do not know where it came from.",
                 "删除这个字符；不清楚来历就重新输入这段文字。"
             );
-            report.add(&HIDDEN_CHARACTERS, card, Hit { pointer: pointer.clone(), reason, proposal });
+            report.add(&HIDDEN_CHARACTERS, card, Hit { pointer: place.pointer(), reason, proposal });
         }
         // Names are no sentences, and hidden characters or odd forms must not hide one.
         let is_sentence = text.len() > SHORT && injected < MAX_TEXTS;
@@ -53,7 +54,7 @@ fn texts(card: &Card<'_>, report: &mut Report) {
                 "Remove the sentence. What really has to come first belongs into `requires`, borders into `when_not_to_use`.",
                 "删除这句话。确实要先调用的写进 `requires`，边界写进 `when_not_to_use`。"
             );
-            report.add(&INJECTION_PHRASE, card, Hit { pointer: pointer.clone(), reason, proposal });
+            report.add(&INJECTION_PHRASE, card, Hit { pointer: place.pointer(), reason, proposal });
         }
         if keys < MAX_TEXTS && KEY.is_match(text) {
             keys += 1;
@@ -64,7 +65,7 @@ fn texts(card: &Card<'_>, report: &mut Report) {
                 "Take it out of the card and replace it at its issuer; keys belong into the settings of the target.",
                 "从卡片里删除，并在签发方更换；密钥应放在目标的配置里。"
             );
-            report.add(&SECRET_VALUE, card, Hit { pointer, reason, proposal });
+            report.add(&SECRET_VALUE, card, Hit { pointer: place.pointer(), reason, proposal });
         }
     }
     if mixes_scripts(&card.card.name) {
