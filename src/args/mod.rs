@@ -20,5 +20,6 @@ mod raw;
 
 pub use origin::{Origin, Origins};
 pub use property::Property;
+pub(crate) use repair::object_type;
 pub use schema::{ArgumentSchema, SchemaError};
 pub use validate::{Checked, Notice, ValidArgs, validate};

@@ -294,6 +294,18 @@ fn escaped_dashes(pattern: &str) -> String {
     out
 }
 
+/// Whether a `type` lets objects through once its slips are repaired: `None` if not, else whether it holds slips.
+pub(crate) fn object_type(kind: &Value) -> Option<bool> {
+    let names = match kind {
+        Value::String(_) => std::slice::from_ref(kind),
+        Value::Array(names) => names,
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::Object(_) => return None,
+    };
+    let names = || names.iter().filter_map(Value::as_str);
+    let is_object = |name: &str| name == "object" || matches!(alias(name), Some(Some("object") | None));
+    names().any(is_object).then(|| names().any(|name| !KINDS.contains(&name)))
+}
+
 /// JSON type for the type name of a programming language: `Some(None)` allows anything, `None` is unknown.
 fn alias(name: &str) -> Option<Option<&'static str>> {
     let bare = name.trim().to_lowercase();
