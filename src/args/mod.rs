@@ -10,6 +10,8 @@ mod property;
 mod repair;
 mod resolve;
 
+mod cost;
+
 mod validate;
 
 mod coerce;

@@ -96,7 +96,14 @@ impl Walk<'_> {
         }
         match (keyword, value) {
             ("type", _) => self.kind(value, pointer),
-            ("$ref", Value::String(target)) => self.reference(target, pointer).map(|()| Some(value.clone())),
+            // References are followed from the root, by the validator as well as by those who read the schema.
+            ("$id", Value::String(address)) if depth > 0 && !address.starts_with('#') => self.drop_address(pointer),
+            ("id", Value::String(address)) if self.draft4 && depth > 0 && !address.starts_with('#') => {
+                self.drop_address(pointer)
+            }
+            ("$ref" | "$dynamicRef" | "$recursiveRef", Value::String(target)) => {
+                self.reference(target, pointer).map(|()| Some(value.clone()))
+            }
             ("$schema", Value::String(uri)) if !uri.contains("json-schema.org") => {
                 self.note(pointer, "an unknown `$schema` is left out; draft 2020-12 is used");
                 Ok(None)
@@ -125,6 +132,11 @@ impl Walk<'_> {
 
     fn drop_empty(&mut self, pointer: &str) -> Result<Option<Value>, SchemaError> {
         self.note(pointer, "an empty `enum` is left out");
+        Ok(None)
+    }
+
+    fn drop_address(&mut self, pointer: &str) -> Result<Option<Value>, SchemaError> {
+        self.note(pointer, "an `$id` inside the schema is left out; references start at its root");
         Ok(None)
     }
 

@@ -1,5 +1,6 @@
 //! The properties of a schema with references inlined: for reading, not for validation.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use serde_json::{Map, Value};
@@ -13,14 +14,25 @@ const MAX_NODES_IN_ALL: usize = 200_000;
 
 /// The value a reference's fragment (after `#`) points to.
 pub(super) fn target<'a>(document: &'a Value, fragment: &str) -> Option<&'a Value> {
-    if fragment.is_empty() {
-        return Some(document);
-    }
-    document.pointer(fragment).or_else(|| document.pointer(&percent_decoded(fragment)))
+    document.pointer(&percent_decoded(fragment))
 }
 
-fn percent_decoded(text: &str) -> String {
-    text.replace("%24", "$").replace("%20", " ").replace("%7E", "~").replace("%7e", "~").replace("%25", "%")
+/// As the validator reads it: the spelled-out text is nobody's name.
+fn percent_decoded(text: &str) -> Cow<'_, str> {
+    if !text.contains('%') {
+        return Cow::Borrowed(text);
+    }
+    let bytes = text.as_bytes();
+    let mut out = Vec::with_capacity(bytes.len());
+    let mut at = 0;
+    while let Some(byte) = bytes.get(at) {
+        let digits =
+            bytes.get(at + 1..at + 3).filter(|digits| *byte == b'%' && digits.iter().all(u8::is_ascii_hexdigit));
+        let code = digits.and_then(|digits| u8::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok());
+        out.push(code.unwrap_or(*byte));
+        at += if code.is_some() { 3 } else { 1 };
+    }
+    Cow::Owned(String::from_utf8_lossy(&out).into_owned())
 }
 
 /// The root schema; a reference at the root is followed, its siblings win.
@@ -187,5 +199,15 @@ mod tests {
         assert_eq!(properties["x"], json!({"type": "string", "pattern": "^a$", "default": "a"}));
         assert_eq!(properties["y"], json!({"type": "string", "pattern": "^a$"}));
         assert_eq!(required, ["y"]);
+    }
+
+    #[test]
+    fn references_are_read_as_the_validator_reads_them() {
+        let document = json!({"a$b": 1, "é": 2, "%": 3, "x/y": 4, "%61": 5});
+        let found = |fragment| target(&document, fragment).cloned();
+        assert_eq!(found("/a%24b"), Some(json!(1)));
+        assert_eq!(found("/%C3%A9"), Some(json!(2)));
+        assert_eq!((found("/%"), found("/%25")), (Some(json!(3)), Some(json!(3))));
+        assert_eq!((found("/x~1y"), found("/%61"), found("")), (Some(json!(4)), None, Some(document.clone())));
     }
 }

@@ -9,7 +9,7 @@ use regex::Regex;
 use serde_json::{Map, Value, json};
 
 use super::property::Property;
-use super::{explain, pattern, repair, resolve};
+use super::{cost, explain, pattern, repair, resolve};
 use crate::types::FieldProblem;
 use crate::types::encoding::escape_pointer;
 
@@ -25,6 +25,7 @@ pub struct ArgumentSchema(Arc<Inner>);
 struct Inner {
     raw: Value,
     validator: Validator,
+    cost: cost::Cost,
     required: Vec<String>,
     properties: BTreeMap<String, Value>,
     closed: bool,
@@ -59,7 +60,8 @@ impl ArgumentSchema {
     /// [`Self::raw`] stays as written.
     ///
     /// # Errors
-    /// [`SchemaError`] for a root that is not an object schema, an invalid schema, an external reference.
+    /// [`SchemaError`] for a root that is not an object schema, an invalid schema, an external reference, references that
+    /// multiply.
     pub fn compile(schema: &Value) -> Result<Self, SchemaError> {
         let (repaired, notices) = match schema {
             Value::Null => (json!({"type": "object"}), Vec::new()),
@@ -67,15 +69,17 @@ impl ArgumentSchema {
             Value::Object(_) => repair::repair(schema)?,
             _ => return Err(SchemaError::new("", "the argument schema must be a JSON object")),
         };
+        let cost = cost::Cost::of(&repaired)?;
+        let validator = options().build(&repaired).map_err(|error| schema_error(&error))?;
         let root = resolve::root(&repaired);
         require_object(&root)?;
-        let validator = options().build(&repaired).map_err(|error| schema_error(&error))?;
         let (properties, required) = resolve::properties(&root, &repaired);
         let closed = ["additionalProperties", "unevaluatedProperties"]
             .iter()
             .any(|keyword| root.get(*keyword) == Some(&Value::Bool(false)));
         let searchers = OnceLock::new();
-        Ok(Self(Arc::new(Inner { raw: schema.clone(), validator, required, properties, closed, notices, searchers })))
+        let raw = schema.clone();
+        Ok(Self(Arc::new(Inner { raw, validator, cost, required, properties, closed, notices, searchers })))
     }
 
     /// The schema as its owner wrote it.
@@ -119,11 +123,15 @@ impl ArgumentSchema {
         &self.0.notices
     }
 
-    /// Whether `value` is acceptable for the property `name`, whatever the other arguments are.
+    /// Whether `value` is acceptable for the property `name`, whatever the other arguments are. A value that takes too long
+    /// to check is not.
     pub fn fits(&self, name: &str, value: &Value) -> bool {
         let mut single = Map::new();
         single.insert(name.to_owned(), value.clone());
         let single = Value::Object(single);
+        if !self.affords(&single) {
+            return false;
+        }
         let own = format!("/{}", escape_pointer(name));
         self.0.validator.iter_errors(&single).all(|error| {
             let path = error.instance_path().as_str();
@@ -141,6 +149,12 @@ impl ArgumentSchema {
         self.0.searchers.get_or_init(compile).get(name)
     }
 
+    /// Whether checking these arguments ends soon. Schemas that multiply with the depth of a value let only shallow
+    /// ones through.
+    pub(super) fn affords(&self, arguments: &Value) -> bool {
+        self.0.cost.affords(arguments)
+    }
+
     pub(super) fn validator(&self) -> &Validator {
         &self.0.validator
     }
@@ -150,6 +164,12 @@ impl ArgumentSchema {
 pub(super) fn options<'a>() -> ValidationOptions<'a> {
     let engine = PatternOptions::fancy_regex().backtrack_limit(BACKTRACK_LIMIT).size_limit(PATTERN_SIZE);
     jsonschema::options().offline().should_validate_formats(true).with_pattern_options(engine)
+}
+
+/// Whether `value` is acceptable for a part of a schema that was read, which may lack what it refers to.
+pub(super) fn fits_part(part: &Value, value: &Value) -> bool {
+    cost::Cost::of(part).is_ok_and(|cost| cost.affords(value))
+        && options().build(part).is_ok_and(|part| part.is_valid(value))
 }
 
 fn require_object(root: &Map<String, Value>) -> Result<(), SchemaError> {

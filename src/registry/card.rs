@@ -547,6 +547,21 @@ mod tests {
     }
 
     #[test]
+    fn references_that_multiply_quarantine_a_lenient_card_too() {
+        let mut defs: serde_json::Map<String, Value> = (0..40)
+            .map(|link| {
+                let next = json!({"$ref": format!("#/$defs/a{}", link + 1)});
+                (format!("a{link}"), json!({"allOf": [next, next]}))
+            })
+            .collect();
+        defs.insert("a40".into(), json!({"minLength": 1}));
+        let card = json!({"name": "x", "description": "y", "parameters": {"$defs": defs, "properties": {
+            "order_id": {"type": "string", "allOf": [{"$ref": "#/$defs/a0"}]}}}});
+        let found = problems(card, Format::Flat);
+        assert!(found[0].starts_with("/parameters: references multiply"), "{found:?}");
+    }
+
+    #[test]
     fn unknown_keys_are_only_remarked() {
         let mut card = native();
         card["expect_lint"] = json!(["x"]);
