@@ -5,6 +5,7 @@
 
 mod schema;
 
+mod conjoin;
 pub(crate) mod keywords;
 mod property;
 mod repair;
