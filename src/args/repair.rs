@@ -4,6 +4,7 @@
 use serde_json::{Map, Value, json};
 
 use super::SchemaError;
+use super::conjoin::unique;
 use super::keywords::{LIST, NAMED, ONE};
 use crate::types::encoding::escape_pointer;
 
@@ -266,15 +267,10 @@ impl Walk<'_> {
         if names.is_empty() {
             return;
         }
-        let mut required = out.get("required").and_then(Value::as_array).cloned().unwrap_or_default();
-        required.extend(names.into_iter().map(|name| json!(name)));
-        let mut unique: Vec<Value> = Vec::with_capacity(required.len());
-        for name in required {
-            if !unique.contains(&name) {
-                unique.push(name);
-            }
-        }
-        out.insert("required".into(), Value::Array(unique));
+        let required = out.get("required").and_then(Value::as_array).cloned().unwrap_or_default();
+        // What is no name is for the compiler to refuse.
+        let all = unique(required.into_iter().chain(names.into_iter().map(|name| json!(name))));
+        out.insert("required".into(), Value::Array(all));
         self.note(pointer, "`required: true` on a property is read as a required property");
     }
 }

@@ -1,6 +1,6 @@
 //! One tool's argument schema, compiled once.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::{Arc, OnceLock};
 
@@ -27,6 +27,8 @@ struct Inner {
     validator: Validator,
     cost: cost::Cost,
     required: Vec<String>,
+    /// The same, to find names by.
+    needed: BTreeSet<String>,
     properties: BTreeMap<String, Value>,
     closed: bool,
     notices: Vec<String>,
@@ -79,7 +81,8 @@ impl ArgumentSchema {
             .any(|keyword| root.get(*keyword) == Some(&Value::Bool(false)));
         let searchers = OnceLock::new();
         let raw = schema.clone();
-        Ok(Self(Arc::new(Inner { raw, validator, cost, required, properties, closed, notices, searchers })))
+        let needed = required.iter().cloned().collect();
+        Ok(Self(Arc::new(Inner { raw, validator, cost, required, needed, properties, closed, notices, searchers })))
     }
 
     /// The schema as its owner wrote it.
@@ -92,6 +95,10 @@ impl ArgumentSchema {
         self.0.required.iter().map(String::as_str).collect()
     }
 
+    pub fn is_required(&self, name: &str) -> bool {
+        self.0.needed.contains(name)
+    }
+
     /// Name and schema of each property, `$ref`s resolved, ordered by name.
     pub fn properties(&self) -> Vec<(&str, &Value)> {
         self.0.properties.iter().map(|(name, schema)| (name.as_str(), schema)).collect()
@@ -100,12 +107,12 @@ impl ArgumentSchema {
     /// One property, `$ref`s resolved.
     pub fn property(&self, name: &str) -> Option<Property<'_>> {
         let (name, schema) = self.0.properties.get_key_value(name)?;
-        Some(Property::new(name, schema, self.0.required.contains(name)))
+        Some(Property::new(name, schema, self.is_required(name)))
     }
 
     /// Every property, ordered by name.
     pub fn views(&self) -> impl Iterator<Item = Property<'_>> {
-        self.0.properties.iter().map(|(name, schema)| Property::new(name, schema, self.0.required.contains(name)))
+        self.0.properties.iter().map(|(name, schema)| Property::new(name, schema, self.is_required(name)))
     }
 
     /// The form a property is expected in, with an example where the schema gives one. `None` for an unknown name.
@@ -294,6 +301,26 @@ mod tests {
         }));
         let limit = schema.property("limit").unwrap();
         assert_eq!((limit.kinds(), limit.maximum()), (vec!["integer"], Some(20.0)));
+    }
+
+    #[test]
+    fn long_lists_of_names_are_read_soon() {
+        let names: Vec<String> = (0..90_000).map(|n| format!("name{n}")).collect();
+        let start = std::time::Instant::now();
+        let asked = ArgumentSchema::compile(&json!({"type": "object", "required": names}));
+        assert!(asked.is_ok_and(|schema| schema.required().len() == names.len()));
+        let marked: Map<String, Value> =
+            names.iter().take(15_000).map(|name| (name.clone(), json!({"required": true}))).collect();
+        let marked = compiled(json!({"type": "object", "required": names[..40_000], "properties": marked}));
+        assert_eq!((marked.required().len(), marked.views().filter(|view| view.required).count()), (40_000, 15_000));
+        let branches: Vec<Value> = names.chunks(900).map(|some| json!({"required": some})).collect();
+        assert_eq!(compiled(json!({"type": "object", "allOf": branches})).required().len(), names.len());
+        let branches: Vec<Value> = names.chunks(60).map(|some| json!({"required": some})).collect();
+        let nested = compiled(json!({"type": "object", "properties": {"p": {"allOf": branches}},
+            "allOf": [{"properties": {"p": {"required": ["one more"]}}}]}));
+        let shown = &nested.property("p").unwrap().schema["required"];
+        assert_eq!(shown.as_array().map(Vec::len), Some(names.len() + 1));
+        assert!(start.elapsed() < std::time::Duration::from_secs(5), "{:?}", start.elapsed());
     }
 
     #[test]

@@ -199,11 +199,10 @@ pub(super) fn parameters(tool: &Tool, session: &Map<String, Value>, cut: Cut, mo
         _ => Map::new(),
     };
     schema.insert("type".into(), json!("object"));
-    let required = tool.schema.required();
     let properties = schema.entry("properties").or_insert_with(|| json!({}));
     if let Value::Object(properties) = properties {
         properties.retain(|name, _| !session::is_hidden(name, session));
-        for (_, property) in properties.iter_mut().filter(|(name, _)| !required.contains(&name.as_str())) {
+        for (_, property) in properties.iter_mut().filter(|(name, _)| !tool.schema.is_required(name)) {
             let Value::Object(property) = property else { continue };
             if !limits.optional_texts {
                 property.remove("description");
