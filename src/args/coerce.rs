@@ -27,6 +27,9 @@ const EXACT: f64 = 9_007_199_254_740_992.0;
 pub(super) fn coerce(schema: &ArgumentSchema, args: &mut Map<String, Value>) {
     for _ in 0..ROUNDS {
         let whole = Value::Object(args.clone());
+        if !schema.affords(&whole) {
+            return; // Said by whoever validates.
+        }
         let paths: Vec<String> = schema
             .validator()
             .iter_errors(&whole)
@@ -197,8 +200,7 @@ fn to_list(value: &Value, schema: &Value) -> Option<Value> {
         return None;
     }
     let item = convert(value, items).unwrap_or_else(|| value.clone());
-    let fits = schema::options().build(items).is_ok_and(|items| items.is_valid(&item));
-    fits.then(|| Value::Array(vec![item]))
+    schema::fits_part(items, &item).then(|| Value::Array(vec![item]))
 }
 
 fn parsed(value: &Value, wanted: fn(&Value) -> bool) -> Option<Value> {

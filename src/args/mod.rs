@@ -5,10 +5,13 @@
 
 mod schema;
 
+mod conjoin;
 pub(crate) mod keywords;
 mod property;
 mod repair;
 mod resolve;
+
+mod cost;
 
 mod validate;
 
@@ -20,5 +23,6 @@ mod raw;
 
 pub use origin::{Origin, Origins};
 pub use property::Property;
+pub(crate) use repair::object_type;
 pub use schema::{ArgumentSchema, SchemaError};
 pub use validate::{Checked, Notice, ValidArgs, validate};

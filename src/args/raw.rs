@@ -44,6 +44,11 @@ fn too_large() -> Problem {
     whole("the arguments are too large", "at most 64 KiB of JSON, nested at most 32 deep")
 }
 
+/// See [`super::ArgumentSchema::affords`].
+pub(super) fn too_costly() -> Problem {
+    whole("the arguments are nested too deeply for the schema of this tool", "fewer levels, or fewer members in them")
+}
+
 /// Counts what the JSON text would need at least, without writing it.
 fn is_bounded(map: &Map<String, Value>) -> bool {
     fn walk(value: &Value, depth: usize, left: &mut usize) -> bool {

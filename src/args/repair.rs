@@ -4,6 +4,7 @@
 use serde_json::{Map, Value, json};
 
 use super::SchemaError;
+use super::conjoin::unique;
 use super::keywords::{LIST, NAMED, ONE};
 use crate::types::encoding::escape_pointer;
 
@@ -96,7 +97,14 @@ impl Walk<'_> {
         }
         match (keyword, value) {
             ("type", _) => self.kind(value, pointer),
-            ("$ref", Value::String(target)) => self.reference(target, pointer).map(|()| Some(value.clone())),
+            // References are followed from the root, by the validator as well as by those who read the schema.
+            ("$id", Value::String(address)) if depth > 0 && !address.starts_with('#') => self.drop_address(pointer),
+            ("id", Value::String(address)) if self.draft4 && depth > 0 && !address.starts_with('#') => {
+                self.drop_address(pointer)
+            }
+            ("$ref" | "$dynamicRef" | "$recursiveRef", Value::String(target)) => {
+                self.reference(target, pointer).map(|()| Some(value.clone()))
+            }
             ("$schema", Value::String(uri)) if !uri.contains("json-schema.org") => {
                 self.note(pointer, "an unknown `$schema` is left out; draft 2020-12 is used");
                 Ok(None)
@@ -125,6 +133,11 @@ impl Walk<'_> {
 
     fn drop_empty(&mut self, pointer: &str) -> Result<Option<Value>, SchemaError> {
         self.note(pointer, "an empty `enum` is left out");
+        Ok(None)
+    }
+
+    fn drop_address(&mut self, pointer: &str) -> Result<Option<Value>, SchemaError> {
+        self.note(pointer, "an `$id` inside the schema is left out; references start at its root");
         Ok(None)
     }
 
@@ -254,15 +267,10 @@ impl Walk<'_> {
         if names.is_empty() {
             return;
         }
-        let mut required = out.get("required").and_then(Value::as_array).cloned().unwrap_or_default();
-        required.extend(names.into_iter().map(|name| json!(name)));
-        let mut unique: Vec<Value> = Vec::with_capacity(required.len());
-        for name in required {
-            if !unique.contains(&name) {
-                unique.push(name);
-            }
-        }
-        out.insert("required".into(), Value::Array(unique));
+        let required = out.get("required").and_then(Value::as_array).cloned().unwrap_or_default();
+        // What is no name is for the compiler to refuse.
+        let all = unique(required.into_iter().chain(names.into_iter().map(|name| json!(name))));
+        out.insert("required".into(), Value::Array(all));
         self.note(pointer, "`required: true` on a property is read as a required property");
     }
 }
@@ -292,6 +300,18 @@ fn escaped_dashes(pattern: &str) -> String {
         out.push(c);
     }
     out
+}
+
+/// Whether a `type` lets objects through once its slips are repaired: `None` if not, else whether it holds slips.
+pub(crate) fn object_type(kind: &Value) -> Option<bool> {
+    let names = match kind {
+        Value::String(_) => std::slice::from_ref(kind),
+        Value::Array(names) => names,
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::Object(_) => return None,
+    };
+    let names = || names.iter().filter_map(Value::as_str);
+    let is_object = |name: &str| name == "object" || matches!(alias(name), Some(Some("object") | None));
+    names().any(is_object).then(|| names().any(|name| !KINDS.contains(&name)))
 }
 
 /// JSON type for the type name of a programming language: `Some(None)` allows anything, `None` is unknown.

@@ -1,8 +1,12 @@
 //! The properties of a schema with references inlined: for reading, not for validation.
 
-use std::collections::BTreeMap;
+use std::borrow::Cow;
+use std::collections::{BTreeMap, BTreeSet};
 
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
+
+use super::conjoin::{conjoin, nullable, unique};
+use super::keywords::{LIST, NAMED, ONE};
 
 /// References within references that are followed; a recursive one stays as it is beyond.
 const MAX_REFERENCES: usize = 8;
@@ -13,17 +17,28 @@ const MAX_NODES_IN_ALL: usize = 200_000;
 
 /// The value a reference's fragment (after `#`) points to.
 pub(super) fn target<'a>(document: &'a Value, fragment: &str) -> Option<&'a Value> {
-    if fragment.is_empty() {
-        return Some(document);
+    document.pointer(&percent_decoded(fragment))
+}
+
+/// As the validator reads it: the spelled-out text is nobody's name.
+fn percent_decoded(text: &str) -> Cow<'_, str> {
+    if !text.contains('%') {
+        return Cow::Borrowed(text);
     }
-    document.pointer(fragment).or_else(|| document.pointer(&percent_decoded(fragment)))
+    let bytes = text.as_bytes();
+    let mut out = Vec::with_capacity(bytes.len());
+    let mut at = 0;
+    while let Some(byte) = bytes.get(at) {
+        let digits =
+            bytes.get(at + 1..at + 3).filter(|digits| *byte == b'%' && digits.iter().all(u8::is_ascii_hexdigit));
+        let code = digits.and_then(|digits| u8::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok());
+        out.push(code.unwrap_or(*byte));
+        at += if code.is_some() { 3 } else { 1 };
+    }
+    Cow::Owned(String::from_utf8_lossy(&out).into_owned())
 }
 
-fn percent_decoded(text: &str) -> String {
-    text.replace("%24", "$").replace("%20", " ").replace("%7E", "~").replace("%7e", "~").replace("%25", "%")
-}
-
-/// The root schema; a reference at the root is followed, its siblings win.
+/// The root schema; a reference at the root is followed, what stands beside it holds as well.
 pub(super) fn root(document: &Value) -> Map<String, Value> {
     let mut current = document.as_object().cloned().unwrap_or_default();
     let mut budget = MAX_NODES_IN_ALL;
@@ -38,34 +53,37 @@ pub(super) fn root(document: &Value) -> Map<String, Value> {
 
 /// Every property by name, inlined, and the required names in order. Branches of `allOf` count.
 pub(super) fn properties(root: &Map<String, Value>, document: &Value) -> (BTreeMap<String, Value>, Vec<String>) {
-    let mut properties = BTreeMap::new();
-    let mut required = Vec::new();
+    let mut found = Found::default();
     let mut budget = MAX_NODES_IN_ALL;
-    collect(root, document, 0, &mut budget, &mut properties, &mut required);
-    (properties, required)
+    collect(root, document, 0, &mut budget, &mut found);
+    let one = |forms: Vec<Value>| match <[Value; 1]>::try_from(forms) {
+        Ok([only]) => only,
+        Err(forms) => Value::Object(flat(Map::from_iter([("allOf".to_owned(), Value::Array(forms))]))),
+    };
+    (found.forms.into_iter().map(|(name, forms)| (name, one(forms))).collect(), found.required)
 }
 
-fn collect(
-    schema: &Map<String, Value>,
-    document: &Value,
-    depth: usize,
-    budget: &mut usize,
-    properties: &mut BTreeMap<String, Value>,
-    required: &mut Vec<String>,
-) {
+#[derive(Default)]
+struct Found {
+    /// Each property as the branches have it that name it.
+    forms: BTreeMap<String, Vec<Value>>,
+    required: Vec<String>,
+    /// Names in `required`, to find them by.
+    known: BTreeSet<String>,
+}
+
+fn collect(schema: &Map<String, Value>, document: &Value, depth: usize, budget: &mut usize, found: &mut Found) {
     if let Some(Value::Object(own)) = schema.get("properties") {
         for (name, property) in own {
-            if !properties.contains_key(name) {
-                let share = MAX_NODES.min(*budget);
-                let mut left = share;
-                properties.insert(name.clone(), inline(property, document, 0, &mut left));
-                *budget -= share - left;
-            }
+            let share = MAX_NODES.min(*budget);
+            let mut left = share;
+            found.forms.entry(name.clone()).or_default().push(inline(property, document, 0, &mut left));
+            *budget -= share - left;
         }
     }
     for name in schema.get("required").and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str) {
-        if !required.iter().any(|known| known == name) {
-            required.push(name.to_owned());
+        if found.known.insert(name.to_owned()) {
+            found.required.push(name.to_owned());
         }
     }
     if depth >= MAX_REFERENCES {
@@ -78,11 +96,11 @@ fn collect(
         *budget -= 1;
         let branch = branch.as_object().cloned().unwrap_or_default();
         let branch = follow(&branch, document, budget).unwrap_or(branch);
-        collect(&branch, document, depth + 1, budget, properties, required);
+        collect(&branch, document, depth + 1, budget, found);
     }
 }
 
-/// The target of `schema`'s reference with the siblings of the reference laid over it; `None` without a reference or
+/// The target of `schema`'s reference together with the siblings of the reference; `None` without a reference or
 /// when a copy of its target goes beyond `budget`.
 fn follow(schema: &Map<String, Value>, document: &Value, budget: &mut usize) -> Option<Map<String, Value>> {
     let fragment = schema.get("$ref")?.as_str()?.strip_prefix('#')?;
@@ -90,11 +108,10 @@ fn follow(schema: &Map<String, Value>, document: &Value, budget: &mut usize) -> 
     let mut left = *budget;
     let affordable = spend(target, &mut left);
     *budget = left;
-    let mut merged = target.as_object().filter(|_| affordable)?.clone();
-    for (keyword, value) in schema.iter().filter(|(keyword, _)| *keyword != "$ref") {
-        merged.insert(keyword.clone(), value.clone());
-    }
-    Some(merged)
+    let target = target.as_object().filter(|_| affordable)?.clone();
+    let mut beside = schema.clone();
+    beside.remove("$ref");
+    Some(conjoin(target, beside))
 }
 
 /// Takes one from `budget` for each value inside `value`; false when it does not suffice.
@@ -121,35 +138,71 @@ fn inline(schema: &Value, document: &Value, references: usize, budget: &mut usiz
     }
     let mut out = Map::new();
     for (keyword, value) in map {
-        let value = match (keyword.as_str(), value) {
-            ("properties", Value::Object(members)) => Value::Object(
-                members
-                    .iter()
-                    .map(|(name, member)| (name.clone(), inline(member, document, references + 1, budget)))
-                    .collect(),
+        // A part of the same value is as deep in references as the whole, a part of its members one deeper.
+        let inner = references + usize::from(!SAME_VALUE.contains(&keyword.as_str()));
+        let value = match value {
+            Value::Object(members) if NAMED.contains(&keyword.as_str()) && !is_definitions(keyword) => Value::Object(
+                members.iter().map(|(name, member)| (name.clone(), inline(member, document, inner, budget))).collect(),
             ),
-            ("anyOf" | "oneOf" | "allOf" | "prefixItems", Value::Array(branches)) => {
-                Value::Array(branches.iter().map(|branch| inline(branch, document, references, budget)).collect())
+            Value::Array(branches) if LIST.contains(&keyword.as_str()) || keyword == "items" => {
+                Value::Array(branches.iter().map(|branch| inline(branch, document, inner, budget)).collect())
             }
-            ("items" | "additionalProperties", Value::Object(_)) => inline(value, document, references + 1, budget),
+            Value::Object(_) if ONE.contains(&keyword.as_str()) => inline(value, document, inner, budget),
             _ => value.clone(),
         };
         out.insert(keyword.clone(), value);
     }
-    Value::Object(flatten_union(out))
+    Value::Object(flat(out))
 }
 
-/// `anyOf: [X, null]` (how many generators write an optional field) and a single-branch `allOf` read as X.
-fn flatten_union(mut schema: Map<String, Value>) -> Map<String, Value> {
-    for keyword in ["anyOf", "oneOf", "allOf"] {
+const SAME_VALUE: [&str; 8] = ["anyOf", "oneOf", "allOf", "not", "if", "then", "else", "dependentSchemas"];
+
+fn is_definitions(keyword: &str) -> bool {
+    matches!(keyword, "$defs" | "definitions")
+}
+
+/// The branches of `allOf` as keywords of the whole, as far as they can be written so, and `anyOf: [X, null]`, how many
+/// generators write an optional field, as an X that may be null.
+fn flat(mut schema: Map<String, Value>) -> Map<String, Value> {
+    if let Some(Value::Array(branches)) = schema.remove("allOf") {
+        let mut kept = Vec::new();
+        // Once for all branches: each of many may add few to a list that is long.
+        let mut required = Vec::new();
+        let own = schema.remove("required");
+        for branch in branches {
+            match branch {
+                Value::Bool(true) => {}
+                // What is not written out has a name at least.
+                Value::Object(mut branch) if !branch.contains_key("$ref") => {
+                    required.extend(branch.remove("required"));
+                    schema = conjoin(branch, schema);
+                }
+                other => kept.push(other),
+            }
+        }
+        let names = required.into_iter().chain(own).filter_map(|names| match names {
+            Value::Array(names) => Some(names),
+            _ => None,
+        });
+        let names = unique(names.flatten());
+        if !names.is_empty() {
+            schema.insert("required".into(), Value::Array(names));
+        }
+        if !kept.is_empty()
+            && let Value::Array(all) = schema.entry("allOf").or_insert_with(|| json!([]))
+        {
+            all.extend(kept);
+        }
+    }
+    for keyword in ["anyOf", "oneOf"] {
         let Some(Value::Array(branches)) = schema.get(keyword) else { continue };
-        let real: Vec<&Value> =
-            branches.iter().filter(|branch| branch.get("type").is_none_or(|kind| kind != "null")).collect();
-        if let [Value::Object(only)] = real.as_slice() {
-            let mut merged = only.clone();
+        let is_null = |branch: &&Value| branch.get("type").is_some_and(|kind| kind == "null");
+        let real: Vec<&Value> = branches.iter().filter(|branch| !is_null(branch)).collect();
+        let [Value::Object(only)] = real.as_slice() else { continue };
+        let one = if branches.len() > 1 { nullable(only) } else { Some(only.clone()) };
+        if let Some(one) = one {
             schema.remove(keyword);
-            merged.extend(schema);
-            return merged;
+            schema = conjoin(one, schema);
         }
     }
     schema
@@ -185,7 +238,45 @@ mod tests {
         });
         let (properties, required) = read(&document);
         assert_eq!(properties["x"], json!({"type": "string", "pattern": "^a$", "default": "a"}));
-        assert_eq!(properties["y"], json!({"type": "string", "pattern": "^a$"}));
+        assert_eq!(properties["y"], json!({"type": ["string", "null"], "pattern": "^a$"}));
         assert_eq!(required, ["y"]);
+    }
+
+    #[test]
+    fn nothing_beside_a_reference_or_an_alternative_is_lost() {
+        let base = json!({"type": "object", "required": ["id"], "properties": {"id": {"type": "string"}, "k": {"type": "string"}}});
+        let own = json!({"required": ["age"], "properties": {"age": {"type": "integer"}, "k": {"enum": ["a"]}}});
+        let with = |keyword: &str, value: Value| {
+            let mut schema = own.clone();
+            schema[keyword] = value;
+            schema
+        };
+        let reference = json!({"$ref": "#/$defs/Base"});
+        let all_of = with("allOf", json!([reference, {"properties": {"b": {"$ref": "#/$defs/Base/properties/id"}}}]));
+        let beside = with("$ref", reference["$ref"].clone());
+        let document = json!({"$defs": {"Base": base}, "properties": {"nested": all_of, "beside": beside}});
+        let properties = read(&document).0;
+        let both = json!({"type": "object", "required": ["id", "age"], "properties":
+            {"id": {"type": "string"}, "k": {"type": "string", "enum": ["a"]}, "age": {"type": "integer"}}});
+        assert_eq!(properties["beside"], both);
+        let mut with_b = both.clone();
+        with_b["properties"]["b"] = json!({"type": "string"});
+        assert_eq!(properties["nested"], with_b);
+        for mut at_root in [beside, with("allOf", json!([reference]))] {
+            at_root["$defs"] = json!({"Base": base});
+            let (properties, required) = read(&at_root);
+            assert_eq!(Value::Object(properties.into_iter().collect()), both["properties"]);
+            assert_eq!(required.iter().collect::<BTreeSet<_>>(), BTreeSet::from([&"id".to_owned(), &"age".to_owned()]));
+        }
+    }
+
+    #[test]
+    fn references_are_read_as_the_validator_reads_them() {
+        let document = json!({"a$b": 1, "é": 2, "%": 3, "x/y": 4, "%61": 5});
+        let found = |fragment| target(&document, fragment).cloned();
+        assert_eq!(found("/a%24b"), Some(json!(1)));
+        assert_eq!(found("/%C3%A9"), Some(json!(2)));
+        assert_eq!((found("/%"), found("/%25")), (Some(json!(3)), Some(json!(3))));
+        assert_eq!((found("/x~1y"), found("/%61"), found("")), (Some(json!(4)), None, Some(document.clone())));
     }
 }

@@ -1,6 +1,6 @@
 //! One tool's argument schema, compiled once.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::{Arc, OnceLock};
 
@@ -9,7 +9,7 @@ use regex::Regex;
 use serde_json::{Map, Value, json};
 
 use super::property::Property;
-use super::{explain, pattern, repair, resolve};
+use super::{cost, explain, pattern, repair, resolve};
 use crate::types::FieldProblem;
 use crate::types::encoding::escape_pointer;
 
@@ -25,7 +25,10 @@ pub struct ArgumentSchema(Arc<Inner>);
 struct Inner {
     raw: Value,
     validator: Validator,
+    cost: cost::Cost,
     required: Vec<String>,
+    /// The same, to find names by.
+    needed: BTreeSet<String>,
     properties: BTreeMap<String, Value>,
     closed: bool,
     notices: Vec<String>,
@@ -59,7 +62,8 @@ impl ArgumentSchema {
     /// [`Self::raw`] stays as written.
     ///
     /// # Errors
-    /// [`SchemaError`] for a root that is not an object schema, an invalid schema, an external reference.
+    /// [`SchemaError`] for a root that is not an object schema, an invalid schema, an external reference, references that
+    /// multiply.
     pub fn compile(schema: &Value) -> Result<Self, SchemaError> {
         let (repaired, notices) = match schema {
             Value::Null => (json!({"type": "object"}), Vec::new()),
@@ -67,15 +71,18 @@ impl ArgumentSchema {
             Value::Object(_) => repair::repair(schema)?,
             _ => return Err(SchemaError::new("", "the argument schema must be a JSON object")),
         };
+        let cost = cost::Cost::of(&repaired)?;
+        let validator = options().build(&repaired).map_err(|error| schema_error(&error))?;
         let root = resolve::root(&repaired);
         require_object(&root)?;
-        let validator = options().build(&repaired).map_err(|error| schema_error(&error))?;
         let (properties, required) = resolve::properties(&root, &repaired);
         let closed = ["additionalProperties", "unevaluatedProperties"]
             .iter()
             .any(|keyword| root.get(*keyword) == Some(&Value::Bool(false)));
         let searchers = OnceLock::new();
-        Ok(Self(Arc::new(Inner { raw: schema.clone(), validator, required, properties, closed, notices, searchers })))
+        let raw = schema.clone();
+        let needed = required.iter().cloned().collect();
+        Ok(Self(Arc::new(Inner { raw, validator, cost, required, needed, properties, closed, notices, searchers })))
     }
 
     /// The schema as its owner wrote it.
@@ -88,6 +95,10 @@ impl ArgumentSchema {
         self.0.required.iter().map(String::as_str).collect()
     }
 
+    pub fn is_required(&self, name: &str) -> bool {
+        self.0.needed.contains(name)
+    }
+
     /// Name and schema of each property, `$ref`s resolved, ordered by name.
     pub fn properties(&self) -> Vec<(&str, &Value)> {
         self.0.properties.iter().map(|(name, schema)| (name.as_str(), schema)).collect()
@@ -96,12 +107,12 @@ impl ArgumentSchema {
     /// One property, `$ref`s resolved.
     pub fn property(&self, name: &str) -> Option<Property<'_>> {
         let (name, schema) = self.0.properties.get_key_value(name)?;
-        Some(Property::new(name, schema, self.0.required.contains(name)))
+        Some(Property::new(name, schema, self.is_required(name)))
     }
 
     /// Every property, ordered by name.
     pub fn views(&self) -> impl Iterator<Item = Property<'_>> {
-        self.0.properties.iter().map(|(name, schema)| Property::new(name, schema, self.0.required.contains(name)))
+        self.0.properties.iter().map(|(name, schema)| Property::new(name, schema, self.is_required(name)))
     }
 
     /// The form a property is expected in, with an example where the schema gives one. `None` for an unknown name.
@@ -119,11 +130,15 @@ impl ArgumentSchema {
         &self.0.notices
     }
 
-    /// Whether `value` is acceptable for the property `name`, whatever the other arguments are.
+    /// Whether `value` is acceptable for the property `name`, whatever the other arguments are. A value that takes too long
+    /// to check is not.
     pub fn fits(&self, name: &str, value: &Value) -> bool {
         let mut single = Map::new();
         single.insert(name.to_owned(), value.clone());
         let single = Value::Object(single);
+        if !self.affords(&single) {
+            return false;
+        }
         let own = format!("/{}", escape_pointer(name));
         self.0.validator.iter_errors(&single).all(|error| {
             let path = error.instance_path().as_str();
@@ -141,6 +156,12 @@ impl ArgumentSchema {
         self.0.searchers.get_or_init(compile).get(name)
     }
 
+    /// Whether checking these arguments ends soon. Schemas that multiply with the depth of a value let only shallow
+    /// ones through.
+    pub(super) fn affords(&self, arguments: &Value) -> bool {
+        self.0.cost.affords(arguments)
+    }
+
     pub(super) fn validator(&self) -> &Validator {
         &self.0.validator
     }
@@ -150,6 +171,12 @@ impl ArgumentSchema {
 pub(super) fn options<'a>() -> ValidationOptions<'a> {
     let engine = PatternOptions::fancy_regex().backtrack_limit(BACKTRACK_LIMIT).size_limit(PATTERN_SIZE);
     jsonschema::options().offline().should_validate_formats(true).with_pattern_options(engine)
+}
+
+/// Whether `value` is acceptable for a part of a schema that was read, which may lack what it refers to.
+pub(super) fn fits_part(part: &Value, value: &Value) -> bool {
+    cost::Cost::of(part).is_ok_and(|cost| cost.affords(value))
+        && options().build(part).is_ok_and(|part| part.is_valid(value))
 }
 
 fn require_object(root: &Map<String, Value>) -> Result<(), SchemaError> {
@@ -274,6 +301,26 @@ mod tests {
         }));
         let limit = schema.property("limit").unwrap();
         assert_eq!((limit.kinds(), limit.maximum()), (vec!["integer"], Some(20.0)));
+    }
+
+    #[test]
+    fn long_lists_of_names_are_read_soon() {
+        let names: Vec<String> = (0..90_000).map(|n| format!("name{n}")).collect();
+        let start = std::time::Instant::now();
+        let asked = ArgumentSchema::compile(&json!({"type": "object", "required": names}));
+        assert!(asked.is_ok_and(|schema| schema.required().len() == names.len()));
+        let marked: Map<String, Value> =
+            names.iter().take(15_000).map(|name| (name.clone(), json!({"required": true}))).collect();
+        let marked = compiled(json!({"type": "object", "required": names[..40_000], "properties": marked}));
+        assert_eq!((marked.required().len(), marked.views().filter(|view| view.required).count()), (40_000, 15_000));
+        let branches: Vec<Value> = names.chunks(900).map(|some| json!({"required": some})).collect();
+        assert_eq!(compiled(json!({"type": "object", "allOf": branches})).required().len(), names.len());
+        let branches: Vec<Value> = names.chunks(60).map(|some| json!({"required": some})).collect();
+        let nested = compiled(json!({"type": "object", "properties": {"p": {"allOf": branches}},
+            "allOf": [{"properties": {"p": {"required": ["one more"]}}}]}));
+        let shown = &nested.property("p").unwrap().schema["required"];
+        assert_eq!(shown.as_array().map(Vec::len), Some(names.len() + 1));
+        assert!(start.elapsed() < std::time::Duration::from_secs(5), "{:?}", start.elapsed());
     }
 
     #[test]

@@ -41,6 +41,9 @@ pub fn validate(schema: &ArgumentSchema, raw: &Value) -> Result<Checked, Problem
     coerce::coerce(schema, &mut args);
     let notices = drop_unreadable_numbers(schema, &mut args);
     let whole = Value::Object(args);
+    if !schema.affords(&whole) {
+        return Err(raw::too_costly());
+    }
     let fields = explain::explain(schema, schema.validator().iter_errors(&whole));
     if !fields.is_empty() {
         let named: Vec<&str> = fields.iter().map(|field| field.path.trim_start_matches('/')).collect();
@@ -83,7 +86,7 @@ fn with_defaults(schema: &ArgumentSchema, args: Map<String, Value>) -> (Map<Stri
         }
     }
     let whole = Value::Object(filled);
-    if defaulted.is_empty() || !schema.validator().is_valid(&whole) {
+    if defaulted.is_empty() || !schema.affords(&whole) || !schema.validator().is_valid(&whole) {
         return (args, Vec::new());
     }
     match whole {

@@ -7,7 +7,7 @@ use super::fields::{Fields, Report, kind, shorten};
 use super::import::{Format, MAX_DEPTH, RawCard};
 use super::positions::{Lines, join, push};
 use super::run;
-use crate::args::ArgumentSchema;
+use crate::args::{ArgumentSchema, object_type};
 use crate::tool::{Boundary, Confirmation, ConfirmedBy, Description, Execution, SideEffect, ToolCard};
 use crate::types::encoding::unescape_pointer;
 use crate::types::{Scope, ToolId};
@@ -135,7 +135,7 @@ fn read_card(
         tags: fields.texts(report, "tags").unwrap_or_default(),
         description: read_description(fields, report, &mut remarks.unknown),
         examples: fields.texts(report, "examples").unwrap_or_default(),
-        parameters: read_parameters(fields, format, report, &mut remarks.relaxed),
+        parameters: read_parameters(fields, format, report, remarks),
         side_effect: class,
         side_effect_declared: side_effect.is_some(),
         idempotent: fields.flag(report, "idempotent").unwrap_or(class == SideEffect::Read),
@@ -281,12 +281,7 @@ fn read_confirmation(fields: &Fields<'_>, report: &mut Report<'_>, unknown: &mut
 ///
 /// The owner of a native card can mend it. Other ones were mostly exported by somebody else, so what cannot be applied in
 /// its schema is left out instead.
-fn read_parameters(
-    fields: &Fields<'_>,
-    format: Format,
-    report: &mut Report<'_>,
-    relaxed: &mut Vec<(String, String)>,
-) -> Value {
+fn read_parameters(fields: &Fields<'_>, format: Format, report: &mut Report<'_>, remarks: &mut Remarks) -> Value {
     let empty = || json!({"type": "object", "properties": {}});
     let Some(value) = fields.get("parameters") else { return empty() };
     let Value::Object(map) = value else {
@@ -294,23 +289,25 @@ fn read_parameters(
         return empty();
     };
     let mut schema = map.clone();
-    let is_object = match schema.get("type") {
-        None => true,
-        Some(Value::String(name)) => name == "object",
-        Some(Value::Array(names)) => names.iter().any(|name| name == "object"),
-        Some(_) => false,
-    };
-    if !is_object {
-        report.add("/parameters/type", "arguments are an object; the root of the schema must have `type: object`");
-        return empty();
+    match schema.get("type").map_or(Some(false), object_type) {
+        Some(false) => {}
+        Some(true) => {
+            let written = schema.get("type").map(ToString::to_string).unwrap_or_default();
+            let message = format!("type {} is read as \"object\"", shorten(&written));
+            remarks.notes.push(("/parameters/type".into(), message));
+        }
+        None => {
+            report.add("/parameters/type", "arguments are an object; the root of the schema must have `type: object`");
+            return empty();
+        }
     }
     schema.insert("type".into(), "object".into());
     let mut schema = Value::Object(schema);
     while let Err(error) = ArgumentSchema::compile(&schema) {
         let pointer = format!("/parameters{}", error.pointer);
-        let leave_out = format.is_lenient() && relaxed.len() < MAX_RELAXED;
+        let leave_out = format.is_lenient() && remarks.relaxed.len() < MAX_RELAXED;
         if leave_out && remove(&mut schema, &error.pointer) {
-            relaxed.push((pointer, error.message));
+            remarks.relaxed.push((pointer, error.message));
         } else {
             report.add(&pointer, error.message);
             break;
@@ -516,7 +513,11 @@ mod tests {
             (json!({"type": "object"}), true),
             (json!({"properties": {"a": {}}}), true),
             (json!({"type": ["object", "null"]}), true),
+            (json!({"type": "dict"}), true),
+            (json!({"type": ["Map", "null"]}), true),
+            (json!({"type": "any"}), true),
             (json!({"type": "string"}), false),
+            (json!({"type": "list"}), false),
             (json!({"type": 1}), false),
         ] {
             let mut card = native();
@@ -525,6 +526,39 @@ mod tests {
             assert_eq!(outcome.is_ok(), fits);
             assert!(outcome.is_err() || outcome.unwrap().parameters["type"] == "object");
         }
+    }
+
+    #[test]
+    fn a_root_that_names_an_object_otherwise_is_put_right_and_told() {
+        for (given, told) in [(json!("dict"), 1), (json!("object"), 0), (json!(["object", "null"]), 0)] {
+            let card = json!({"name": "x", "description": "y", "parameters": {"type": given, "properties": {"n": {"type": "float"}}}});
+            let entry = read_value(card, Format::Flat);
+            assert_eq!(entry.remarks.notes.len(), told, "{:?}", entry.remarks.notes);
+            assert!(
+                entry
+                    .remarks
+                    .notes
+                    .iter()
+                    .all(|(pointer, words)| pointer == "/parameters/type" && words.contains("dict"))
+            );
+            let parameters = &entry.outcome.unwrap().parameters;
+            assert_eq!(parameters, &json!({"type": "object", "properties": {"n": {"type": "float"}}}));
+        }
+    }
+
+    #[test]
+    fn references_that_multiply_quarantine_a_lenient_card_too() {
+        let mut defs: serde_json::Map<String, Value> = (0..40)
+            .map(|link| {
+                let next = json!({"$ref": format!("#/$defs/a{}", link + 1)});
+                (format!("a{link}"), json!({"allOf": [next, next]}))
+            })
+            .collect();
+        defs.insert("a40".into(), json!({"minLength": 1}));
+        let card = json!({"name": "x", "description": "y", "parameters": {"$defs": defs, "properties": {
+            "order_id": {"type": "string", "allOf": [{"$ref": "#/$defs/a0"}]}}}});
+        let found = problems(card, Format::Flat);
+        assert!(found[0].starts_with("/parameters: references multiply"), "{found:?}");
     }
 
     #[test]

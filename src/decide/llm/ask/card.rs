@@ -14,7 +14,8 @@ use crate::catalog::Tool;
 use crate::decide::llm::AnswerMode;
 use crate::tool::SideEffect;
 
-const MAX_SCHEMA_DEPTH: usize = 12;
+/// Deeper parts are left out.
+pub(super) const MAX_SCHEMA_DEPTH: usize = 12;
 /// Borders written out with their case; of further ones only the tools they lead to.
 const MAX_BORDERS: usize = 6;
 
@@ -198,11 +199,10 @@ pub(super) fn parameters(tool: &Tool, session: &Map<String, Value>, cut: Cut, mo
         _ => Map::new(),
     };
     schema.insert("type".into(), json!("object"));
-    let required = tool.schema.required();
     let properties = schema.entry("properties").or_insert_with(|| json!({}));
     if let Value::Object(properties) = properties {
         properties.retain(|name, _| !session::is_hidden(name, session));
-        for (_, property) in properties.iter_mut().filter(|(name, _)| !required.contains(&name.as_str())) {
+        for (_, property) in properties.iter_mut().filter(|(name, _)| !tool.schema.is_required(name)) {
             let Value::Object(property) = property else { continue };
             if !limits.optional_texts {
                 property.remove("description");
@@ -226,7 +226,7 @@ const SKELETON: [&str; 9] = ["type", "enum", "const", "items", "properties", "re
 
 /// A schema at any depth. Names under `properties` and the like are the author's words, not keywords.
 fn compact(schema: &Value, text: usize, depth: usize) -> Value {
-    if depth > MAX_SCHEMA_DEPTH {
+    if depth > MAX_SCHEMA_DEPTH && (schema.is_object() || schema.is_array()) {
         return json!({});
     }
     let nested = |value: &Value| compact(value, text, depth + 1);
@@ -242,7 +242,7 @@ fn compact(schema: &Value, text: usize, depth: usize) -> Value {
                         "properties" | "patternProperties" | "$defs" | "definitions" | "dependentSchemas",
                         Value::Object(named),
                     ) => Value::Object(named.iter().map(|(name, sub)| (name.clone(), nested(sub))).collect()),
-                    ("enum" | "const" | "required" | "dependentRequired", data) => data.clone(),
+                    ("type" | "enum" | "const" | "required" | "dependentRequired", data) => data.clone(),
                     (_, other) => nested(other),
                 };
                 (key.clone(), value)

@@ -8,9 +8,11 @@
 //! pattern that looks ahead, an unknown format or type, or an argument whose name is not `^[a-zA-Z0-9_.-]{1,64}$`.
 
 use std::borrow::Cow;
+use std::collections::BTreeMap;
 
 use serde_json::{Map, Value, json};
 
+use super::card::MAX_SCHEMA_DEPTH;
 use super::shortlist::{Named, Shortlist};
 use crate::catalog::Tool;
 use crate::decide::llm::read::{Arguments, Completion};
@@ -38,27 +40,50 @@ pub(super) fn schema(tool: &Tool) -> Cow<'_, Value> {
 fn rebuilt(tool: &Tool) -> Value {
     let raw = tool.schema.raw();
     let own = tool.schema.properties().into_iter();
-    let mut properties: Map<String, Value> = own.map(|(name, schema)| (name.to_owned(), clean(schema, 0))).collect();
+    let mut properties: Map<String, Value> = own.map(|(name, schema)| (name.to_owned(), clean(schema, 1))).collect();
     // Of alternatives all arguments are shown and none is required.
-    for branch in ["anyOf", "oneOf"].iter().filter_map(|key| raw.get(*key)?.as_array()).flatten() {
-        let target =
-            branch.get("$ref").and_then(Value::as_str).and_then(|target| raw.pointer(target.strip_prefix('#')?));
-        let members = target.unwrap_or(branch).get("properties").and_then(Value::as_object);
-        for (name, member) in members.into_iter().flatten().filter(|(_, member)| member.is_object()) {
-            if !properties.contains_key(name) {
-                properties.insert(name.clone(), clean(member, 0));
-            }
-        }
+    for (name, forms) in of_alternatives(raw) {
+        let form = || match forms.as_slice() {
+            [only] => only.clone(),
+            many => json!({ "anyOf": many }),
+        };
+        properties.entry(name).or_insert_with(form);
     }
     let mut schema = json!({"type": "object", "properties": properties});
     let required = tool.schema.required();
     if !required.is_empty() {
         schema["required"] = json!(required);
     }
-    if let Some(open @ Value::Bool(_)) = raw.get("additionalProperties") {
+    let any_named = raw.get("patternProperties").is_some();
+    if let Some(open @ Value::Bool(_)) = raw.get("additionalProperties")
+        && !(any_named && *open == Value::Bool(false))
+    {
         schema["additionalProperties"] = open.clone();
     }
     schema
+}
+
+/// The arguments that alternatives at the root name, each in all its forms.
+fn of_alternatives(raw: &Value) -> BTreeMap<String, Vec<Value>> {
+    /// More than that say nothing of what is right.
+    const MOST_FORMS: usize = 16;
+    let mut found: BTreeMap<String, Vec<Value>> = BTreeMap::new();
+    for branch in ["anyOf", "oneOf"].iter().filter_map(|key| raw.get(*key)?.as_array()).flatten() {
+        let target =
+            branch.get("$ref").and_then(Value::as_str).and_then(|target| raw.pointer(target.strip_prefix('#')?));
+        let members = target.unwrap_or(branch).get("properties").and_then(Value::as_object);
+        for (name, member) in members.into_iter().flatten().filter(|(_, member)| **member != Value::Bool(false)) {
+            let form = if member.is_object() { clean(member, 3) } else { json!({}) };
+            let forms = found.entry(name.clone()).or_default();
+            if !forms.contains(&form) {
+                forms.push(form);
+            }
+            if forms.len() > MOST_FORMS {
+                *forms = vec![json!({})];
+            }
+        }
+    }
+    found
 }
 
 /// Whether a reference stands anywhere but among data.
@@ -66,7 +91,7 @@ fn has_reference(schema: &Value, depth: usize) -> bool {
     match schema {
         _ if depth > MAX_DEPTH => true,
         Value::Object(map) => map.iter().any(|(key, value)| match key.as_str() {
-            "$ref" => value.is_string(),
+            "$ref" | "$dynamicRef" | "$recursiveRef" => value.is_string(),
             "properties" | "patternProperties" | "dependentSchemas" | "$defs" | "definitions" => {
                 value.as_object().is_some_and(|named| named.values().any(|member| has_reference(member, depth + 1)))
             }
@@ -78,38 +103,82 @@ fn has_reference(schema: &Value, depth: usize) -> bool {
     }
 }
 
-/// `schema` without what providers refuse at any depth. What stands under `properties` and the like are names.
+/// `schema` without what providers refuse at any depth. No value that it lets through is refused by what is left.
 fn clean(schema: &Value, depth: usize) -> Value {
-    match schema {
-        _ if depth > MAX_DEPTH => json!({}),
-        Value::Object(map) => {
-            let kept = map.iter().filter(|(key, value)| match (key.as_str(), value) {
-                // A recursive reference that was not written out to its end, and the targets of those that were.
-                ("$ref" | "$defs" | "definitions" | "$id" | "$anchor", _) => false,
-                ("pattern", Value::String(pattern)) => is_portable(pattern),
-                ("format", Value::String(format)) => FORMATS.contains(&format.as_str()),
-                _ => true,
-            });
-            let kept = kept.map(|(key, value)| {
-                let value = match (key.as_str(), value) {
-                    ("properties" | "patternProperties" | "dependentSchemas", Value::Object(named)) => Value::Object(
-                        named.iter().map(|(name, member)| (name.clone(), clean(member, depth + 1))).collect(),
-                    ),
-                    (key, data) if is_data(key) => data.clone(),
-                    (_, other) => clean(other, depth + 1),
-                };
-                (key.clone(), value)
-            });
-            Value::Object(kept.collect())
+    cleaned(schema, depth).0
+}
+
+/// See [`clean`]; and whether what is left says all that `schema` said. What stands under `properties` and the like are
+/// names.
+fn cleaned(schema: &Value, depth: usize) -> (Value, bool) {
+    let map = match schema {
+        Value::Object(_) | Value::Array(_) if depth > MAX_SCHEMA_DEPTH => return (json!({}), false),
+        Value::Object(map) => map,
+        Value::Array(items) => {
+            let items: Vec<(Value, bool)> = items.iter().map(|item| cleaned(item, depth + 1)).collect();
+            let whole = items.iter().all(|(_, whole)| *whole);
+            return (items.into_iter().map(|(item, _)| item).collect(), whole);
         }
-        Value::Array(items) => items.iter().map(|item| clean(item, depth + 1)).collect(),
-        leaf => leaf.clone(),
+        leaf => return (leaf.clone(), true),
+    };
+    let mut out = Map::new();
+    let mut all = true;
+    for (key, value) in map {
+        let (value, whole) = match (key.as_str(), value) {
+            // Targets of those that were written out.
+            ("$defs" | "definitions" | "$id" | "$anchor" | "$dynamicAnchor", _) => continue,
+            // A recursive reference that was not written out to its end.
+            ("$ref" | "$dynamicRef" | "$recursiveRef", _) => (None, false),
+            ("pattern", Value::String(pattern)) if !is_portable(pattern) => (None, false),
+            ("format", Value::String(format)) if !FORMATS.contains(&format.as_str()) => (None, false),
+            (key, data) if is_data(key) => (Some(data.clone()), true),
+            ("properties" | "patternProperties" | "dependentSchemas", Value::Object(named)) => {
+                let members = named.iter().map(|(name, member)| (name.clone(), cleaned(member, depth + 1)));
+                let members: Vec<(String, (Value, bool))> = members.collect();
+                let whole = members.iter().all(|(_, (_, whole))| *whole);
+                (Some(members.into_iter().map(|(name, (member, _))| (name, member)).collect()), whole)
+            }
+            (_, Value::Object(_) | Value::Array(_)) if depth == MAX_SCHEMA_DEPTH => (None, false),
+            (_, other) => {
+                let (value, whole) = cleaned(other, depth + 1);
+                (Some(value), whole)
+            }
+        };
+        all &= whole;
+        match (key.as_str(), value) {
+            (_, None) => {}
+            // With less said inside, more is meant: all that `not` refuses, all to which `then` applies.
+            ("not" | "if", Some(_)) if !whole => {}
+            // Of branches that say less, several may fit.
+            ("oneOf", Some(branches)) if !whole => add_any_of(&mut out, branches),
+            ("anyOf", Some(branches)) => add_any_of(&mut out, branches),
+            (_, Some(value)) => drop(out.insert(key.clone(), value)),
+        }
+    }
+    if !all {
+        // These restrict what is left over by the others, and there the others say less.
+        out.retain(|key, _| !matches!(key.as_str(), "unevaluatedProperties" | "unevaluatedItems"));
+        if map.contains_key("maxContains") {
+            out.retain(|key, _| !matches!(key.as_str(), "contains" | "minContains" | "maxContains"));
+        }
+        if !out.contains_key("if") {
+            out.retain(|key, _| !matches!(key.as_str(), "then" | "else"));
+        }
+    }
+    (Value::Object(out), all)
+}
+
+fn add_any_of(schema: &mut Map<String, Value>, branches: Value) {
+    if !schema.contains_key("anyOf") {
+        schema.insert("anyOf".into(), branches);
+    } else if let Value::Array(all) = schema.entry("allOf").or_insert_with(|| json!([])) {
+        all.push(json!({"anyOf": branches}));
     }
 }
 
 /// Keywords that hold values, not schemas.
 fn is_data(keyword: &str) -> bool {
-    matches!(keyword, "enum" | "const" | "default" | "example" | "examples" | "required" | "dependentRequired")
+    matches!(keyword, "type" | "enum" | "const" | "default" | "example" | "examples" | "required" | "dependentRequired")
 }
 
 /// Whether a pattern is a regular language, as most decoders demand.
@@ -200,6 +269,8 @@ fn original<'t>(alias: &str, tool: &'t Tool) -> Option<&'t str> {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::super::super::AnswerMode;
     use super::super::super::read::RawCall;
     use super::super::card;
@@ -252,8 +323,112 @@ mod tests {
         assert!(crate::args::validate(&tool.schema, &json!({"lang": "zh"})).is_err(), "the author's schema validates");
         assert!(crate::args::validate(&tool.schema, &json!({"phone": "138"})).is_ok());
         assert!(crate::args::validate(&tool.schema, &json!({"phone": "238"})).is_err());
+        let kind = |of: &str| json!({"properties": {"kind": {"const": of}}, "required": ["kind"]});
+        check(
+            json!({"type": "object", "oneOf": [kind("a"), kind("b"), {"properties": {"n": {}}}]}),
+            json!({"type": "object", "properties": {"kind": {"anyOf": [{"const": "a"}, {"const": "b"}]}, "n": {}}}),
+        );
         let all_of = json!({"allOf": [{"properties": {"a": {"type": "string"}}, "required": ["a"]}]});
         check(all_of, json!({"type": "object", "required": ["a"], "properties": {"a": {"type": "string"}}}));
+    }
+
+    #[test]
+    fn what_cannot_be_shown_never_forbids_a_value() {
+        let ends = json!({"$ref": "#/$defs/Endless"});
+        let endless = json!({"type": "object", "properties": {"next": {"$ref": "#/$defs/Endless"}}});
+        let given = json!({"type": "object", "required": ["note"], "$defs": {"Endless": endless}, "properties": {
+            "note": {"anyOf": [{"type": "string"}, {"type": "null"}]},
+            "never": {"type": "string", "not": {"pattern": "^(?=x)"}},
+            "when": {"type": "string", "if": {"format": "uri"}, "then": {"maxLength": 3}, "else": {"maxLength": 9}},
+            "one": {"oneOf": [{"type": "string", "pattern": "(?!x)a"}, {"type": "string", "minLength": 2}]},
+            "kinds": {"oneOf": [{"type": "string"}, {"type": "integer"}]},
+            "few": {"type": "array", "contains": {"pattern": "(?=a)"}, "maxContains": 1},
+            "endless": {"type": "object", "properties": {"a": ends}, "not": {"properties": {"b": {"required": ["c"], "properties": {"c": ends}}}}},
+        }});
+        let shown = schema(&tool(given)).into_owned();
+        let property = |name: &str| shown["properties"][name].clone();
+        assert_eq!((property("note"), &shown["required"]), (json!({"type": ["string", "null"]}), &json!(["note"])));
+        assert_eq!((property("never"), property("when")), (json!({"type": "string"}), json!({"type": "string"})));
+        assert_eq!(property("one"), json!({"anyOf": [{"type": "string"}, {"type": "string", "minLength": 2}]}));
+        assert_eq!(property("kinds"), json!({"oneOf": [{"type": "string"}, {"type": "integer"}]}));
+        assert_eq!(property("few"), json!({"type": "array"}));
+        assert_eq!(property("endless").get("not"), None);
+        assert_eq!(property("endless")["properties"]["a"]["type"], "object");
+    }
+
+    /// Schemas of arguments with references in all places, also such as have no end.
+    fn parameters() -> impl Strategy<Value = Value> {
+        let leaf = prop_oneof![
+            Just(json!({"type": "string"})),
+            Just(json!({"type": "null"})),
+            Just(json!({"type": ["integer", "null"], "minimum": 1})),
+            Just(json!({"pattern": "(?=a)"})),
+            Just(json!({"format": "uri"})),
+            Just(json!({"enum": ["a", 1]})),
+            Just(json!({"required": ["p"]})),
+            Just(json!({"$ref": "#/$defs/A"})),
+            Just(json!({"$ref": "#/$defs/B"})),
+        ];
+        let part = leaf.prop_recursive(4, 16, 3, |inner| {
+            let keyword = prop::sample::select(vec!["items", "contains", "not", "if", "then", "additionalProperties"]);
+            let list = prop::sample::select(vec!["anyOf", "oneOf", "allOf", "prefixItems"]);
+            let one = prop_oneof![
+                (keyword, inner.clone()).prop_map(|(keyword, schema)| json!({ keyword: schema })),
+                (list, prop::collection::vec(inner.clone(), 1..3)).prop_map(|(list, all)| json!({ list: all })),
+                prop::collection::btree_map("[pq]", inner.clone(), 1..3).prop_map(|map| json!({ "properties": map })),
+                Just(json!({"unevaluatedProperties": false})),
+                Just(json!({"maxContains": 1})),
+                inner,
+            ];
+            prop::collection::vec(one, 1..4).prop_map(|parts| {
+                let maps = parts.into_iter().filter_map(|part| part.as_object().cloned());
+                Value::Object(maps.flatten().collect())
+            })
+        });
+        (part.clone(), part.clone(), part).prop_map(|(mut root, a, b)| {
+            root["$defs"] = json!({"A": a, "B": b});
+            // Arguments of alternatives are shown as the alternative has them that names them.
+            root.as_object_mut().unwrap().retain(|key, _| !matches!(key.as_str(), "anyOf" | "oneOf"));
+            root["type"] = json!("object");
+            root
+        })
+    }
+
+    fn arguments() -> impl Strategy<Value = Value> {
+        let leaf = prop_oneof![Just(Value::Null), Just(json!("a")), Just(json!(1)), Just(json!("bc"))];
+        let value = leaf.prop_recursive(3, 10, 3, |inner| {
+            prop_oneof![
+                prop::collection::vec(inner.clone(), 0..3).prop_map(Value::Array),
+                prop::collection::btree_map("[pq]", inner, 0..3).prop_map(|map| map.into_iter().collect()),
+            ]
+        });
+        prop::collection::btree_map("[pqr]", value, 0..4).prop_map(|map| map.into_iter().collect())
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(1_000))]
+
+        #[test]
+        fn valid_arguments_fit_what_is_shown(parameters in parameters(), arguments in arguments()) {
+            let Ok(tool) = Tool::new(with("f", parameters.clone()).into()) else { return Ok(()) };
+            let shown = schema(&tool);
+            prop_assert!(!shown.to_string().contains("$ref"), "{shown}");
+            let fits = |schema: &Value| jsonschema::validator_for(schema).unwrap().is_valid(&arguments);
+            prop_assert!(!fits(&parameters) || fits(&shown), "{parameters} is shown as {shown}, which refuses {arguments}");
+        }
+    }
+
+    #[test]
+    fn what_is_too_deep_is_left_out_with_all_that_turns_on_it() {
+        let deep = (0..30).fold(json!({"const": 1}), |inner, _| json!({"type": "object", "properties": {"a": inner}}));
+        let parameters = json!({"type": "object", "properties": {"x": {"not": deep}, "y": {"items": {"oneOf": [deep, {}]}}, "z": deep}});
+        let tool = tool(parameters);
+        let session = Map::new();
+        let shown = card::parameters(&tool, &session, Cut::Nothing, AnswerMode::Functions);
+        assert!(jsonschema::validator_for(&shown).is_ok(), "{shown}");
+        assert_eq!(shown["properties"]["x"], json!({}));
+        assert!(shown["properties"]["y"]["items"]["anyOf"].is_array(), "{shown}");
+        assert_eq!(shown["properties"]["z"]["properties"]["a"]["type"], "object");
     }
 
     #[test]
