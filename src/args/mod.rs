@@ -24,5 +24,6 @@ mod raw;
 pub use origin::{Origin, Origins};
 pub use property::Property;
 pub(crate) use repair::object_type;
+pub(crate) use resolve::local;
 pub use schema::{ArgumentSchema, SchemaError};
 pub use validate::{Checked, Notice, ValidArgs, validate};

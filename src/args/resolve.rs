@@ -1,12 +1,12 @@
 //! The properties of a schema with references inlined: for reading, not for validation.
 
-use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Map, Value, json};
 
 use super::conjoin::{conjoin, nullable, unique};
 use super::keywords::{LIST, NAMED, ONE};
+use crate::types::encoding::percent_decoded;
 
 /// References within references that are followed; a recursive one stays as it is beyond.
 const MAX_REFERENCES: usize = 8;
@@ -15,27 +15,14 @@ const MAX_REFERENCES: usize = 8;
 const MAX_NODES: usize = 2_000;
 const MAX_NODES_IN_ALL: usize = 200_000;
 
-/// The value a reference's fragment (after `#`) points to.
+/// The value a reference's fragment (after `#`) points to. A member whose name spells out an escape is not what it means.
 pub(super) fn target<'a>(document: &'a Value, fragment: &str) -> Option<&'a Value> {
     document.pointer(&percent_decoded(fragment))
 }
 
-/// As the validator reads it: the spelled-out text is nobody's name.
-fn percent_decoded(text: &str) -> Cow<'_, str> {
-    if !text.contains('%') {
-        return Cow::Borrowed(text);
-    }
-    let bytes = text.as_bytes();
-    let mut out = Vec::with_capacity(bytes.len());
-    let mut at = 0;
-    while let Some(byte) = bytes.get(at) {
-        let digits =
-            bytes.get(at + 1..at + 3).filter(|digits| *byte == b'%' && digits.iter().all(u8::is_ascii_hexdigit));
-        let code = digits.and_then(|digits| u8::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok());
-        out.push(code.unwrap_or(*byte));
-        at += if code.is_some() { 3 } else { 1 };
-    }
-    Cow::Owned(String::from_utf8_lossy(&out).into_owned())
+/// The value a reference points to that stays in `document` and is no name; as the validator follows it.
+pub(crate) fn local<'a>(document: &'a Value, reference: &str) -> Option<&'a Value> {
+    target(document, reference.strip_prefix('#')?)
 }
 
 /// The root schema; a reference at the root is followed, what stands beside it holds as well.
@@ -103,8 +90,7 @@ fn collect(schema: &Map<String, Value>, document: &Value, depth: usize, budget: 
 /// The target of `schema`'s reference together with the siblings of the reference; `None` without a reference or
 /// when a copy of its target goes beyond `budget`.
 fn follow(schema: &Map<String, Value>, document: &Value, budget: &mut usize) -> Option<Map<String, Value>> {
-    let fragment = schema.get("$ref")?.as_str()?.strip_prefix('#')?;
-    let target = target(document, fragment)?;
+    let target = local(document, schema.get("$ref")?.as_str()?)?;
     let mut left = *budget;
     let affordable = spend(target, &mut left);
     *budget = left;

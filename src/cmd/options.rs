@@ -1,5 +1,6 @@
 //! Flags that commands share: where the configuration comes from, how to print.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use pointsman::config::{Loaded, Settings, Sources};
@@ -47,10 +48,7 @@ impl Options {
         flags.extend(self.models.iter().map(|dir| ("embed.models_dir".to_owned(), dir.clone())));
         flags.extend(self.onnxruntime.iter().map(|path| ("embed.onnxruntime".to_owned(), path.clone())));
         flags.extend(more);
-        // A variable that is no Unicode is none of ours.
-        let env =
-            std::env::vars_os().filter_map(|(key, value)| Some((key.into_string().ok()?, value.into_string().ok()?)));
-        let loaded = Loaded::load(&Sources { file: self.config.clone(), env: env.collect(), flags })?;
+        let loaded = Loaded::load(&Sources { file: self.config.clone(), env: environment(), flags })?;
         // Logging starts only with these settings.
         loaded.notices.iter().for_each(|notice| eprintln!("note: {notice}"));
         Ok(loaded)
@@ -67,6 +65,11 @@ impl Options {
         logging::init(&settings)?;
         Ok(settings)
     }
+}
+
+/// The variables of this process. One that is no Unicode is none of ours.
+pub fn environment() -> BTreeMap<String, String> {
+    std::env::vars_os().filter_map(|(key, value)| Some((key.into_string().ok()?, value.into_string().ok()?))).collect()
 }
 
 /// Refuses to go on without a registry for the `purpose`.

@@ -49,8 +49,7 @@ pub fn import_text(
     options: &ImportOptions,
 ) -> Result<Registry, RegistryError> {
     if let Some(name) = options.name.as_ref().filter(|name| !import::is_source_name(name)) {
-        let rule = "expected 1 to 128 bytes without `/` and control characters";
-        let message = format!("`{}` cannot name a registry: {rule}", super::shorten(name));
+        let message = format!("`{}` cannot name a registry: expected {}", super::shorten(name), import::SOURCE_NAME);
         return Err(RegistryError::Syntax { path: shown.into(), line: None, message });
     }
     let reading = Reading { trust_hints: options.trust_hints, target: options.target.clone(), ..Reading::default() };

@@ -11,6 +11,8 @@ use std::collections::BTreeSet;
 
 use serde_json::{Map, Value};
 
+use crate::args::local;
+
 /// Comparisons in one answer, far beyond any sound schema.
 const MOST: usize = 50_000;
 /// References followed one after the other.
@@ -208,7 +210,7 @@ fn followed<'a>(root: &'a Value, mut schema: &'a Value) -> &'a Value {
 }
 
 fn target<'a>(root: &'a Value, reference: &Value) -> Option<&'a Value> {
-    root.pointer(reference.as_str()?.strip_prefix('#')?)
+    local(root, reference.as_str()?)
 }
 
 fn nothing_is_exempt(inner: &Map<String, Value>, outer: &Map<String, Value>) -> bool {
@@ -400,6 +402,16 @@ mod tests {
                 check(of(&narrower), of(&rule), true);
             }
         }
+    }
+
+    #[test]
+    fn a_member_that_spells_out_an_escape_hides_no_wider_one() {
+        let of = |meant: Value| {
+            json!({"type": "object", "properties": {"x": {"$ref": "#/$defs/%61"}},
+                "$defs": {"%61": {"maxLength": 5}, "a": meant}})
+        };
+        check(of(json!({"maxLength": 5})), of(json!({"maxLength": 9})), true);
+        check(of(json!({"maxLength": 5})), of(json!({"maxLength": 3})), false);
     }
 
     #[test]

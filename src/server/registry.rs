@@ -46,30 +46,22 @@ impl proto::registry_server::Registry for RegistryService {
     async fn put(&self, request: Request<proto::PutRequest>) -> Result<Response<proto::ChangeResponse>, Status> {
         let caller = metadata::caller(&self.0.identity, &request);
         let cards = wire::cards(request.into_inner().cards);
-        let names = cards.as_deref().map(names_of).unwrap_or_default();
-        let work =
-            self.change(Method::Put, caller, What::default().tools(names), cards, |router, reach, cards| match reach {
-                Reach::Everything => Box::pin(async move { router.put(cards).await }),
-                Reach::Tenant(tenant) => Box::pin(async move { router.put_for(tenant, cards).await }),
-            });
+        let what = What::default().tools(cards.iter().flatten().filter_map(name_of));
+        let work = self.change(Method::Put, caller, what, cards, |router, reach, cards| match reach {
+            Reach::Everything => Box::pin(async move { router.put(cards).await }),
+            Reach::Tenant(tenant) => Box::pin(async move { router.put_for(tenant, cards).await }),
+        });
         self.0.requests.run(Method::Put, work).await
     }
 
     async fn delete(&self, request: Request<proto::DeleteRequest>) -> Result<Response<proto::ChangeResponse>, Status> {
         let caller = metadata::caller(&self.0.identity, &request);
         let names = wire::names(request.into_inner().names);
-        let told = names.clone().unwrap_or_default();
-        let work =
-            self.change(
-                Method::Delete,
-                caller,
-                What::default().tools(told),
-                names,
-                |router, reach, names| match reach {
-                    Reach::Everything => Box::pin(async move { router.delete(names).await }),
-                    Reach::Tenant(tenant) => Box::pin(async move { router.delete_for(tenant, names).await }),
-                },
-            );
+        let what = What::default().tools(names.iter().flatten());
+        let work = self.change(Method::Delete, caller, what, names, |router, reach, names| match reach {
+            Reach::Everything => Box::pin(async move { router.delete(names).await }),
+            Reach::Tenant(tenant) => Box::pin(async move { router.delete_for(tenant, names).await }),
+        });
         self.0.requests.run(Method::Delete, work).await
     }
 
@@ -79,8 +71,8 @@ impl proto::registry_server::Registry for RegistryService {
     ) -> Result<Response<proto::ChangeResponse>, Status> {
         let caller = metadata::caller(&self.0.identity, &request);
         let cards = wire::cards(request.into_inner().cards);
-        let names = cards.as_deref().map(names_of).unwrap_or_default();
-        let work = self.change(Method::Replace, caller, What::default().tools(names), cards, |router, _, cards| {
+        let what = What::default().tools(cards.iter().flatten().filter_map(name_of));
+        let work = self.change(Method::Replace, caller, what, cards, |router, _, cards| {
             Box::pin(async move { router.replace(cards).await })
         });
         self.0.requests.run(Method::Replace, work).await
@@ -323,8 +315,8 @@ fn told(change: &Change) -> What {
         .word("held", change.held.len().to_string())
 }
 
-fn names_of(cards: &[Value]) -> Vec<String> {
-    cards.iter().filter_map(|card| Some(card.get("name")?.as_str()?.to_owned())).collect()
+fn name_of(card: &Value) -> Option<&str> {
+    card.get("name")?.as_str()
 }
 
 #[cfg(test)]

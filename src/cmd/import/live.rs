@@ -5,7 +5,6 @@
 //!
 //! A server is described as in the configuration, so that headers and variables obey the same rules.
 
-use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Duration;
 
@@ -18,6 +17,7 @@ use toml::{Table, Value};
 use super::Args;
 use crate::cmd::block_on;
 use crate::cmd::failure::Failure;
+use crate::cmd::options::environment;
 
 /// A server as the command line names it.
 pub(super) struct Server {
@@ -74,10 +74,9 @@ impl Server {
 
     fn checked(&self) -> Result<ToolServer, Failure> {
         let list = Value::Array(vec![Value::Table(self.entry.clone())]).to_string();
-        let env =
-            std::env::vars_os().filter_map(|(key, value)| Some((key.into_string().ok()?, value.into_string().ok()?)));
         // The configuration of a server that may run here is another matter.
-        let env: BTreeMap<String, String> = env.filter(|(key, _)| !key.starts_with(PREFIX)).collect();
+        let mut env = environment();
+        env.retain(|key, _| !key.starts_with(PREFIX));
         let flags = vec![("registry.live".to_owned(), list)];
         let mut live = Loaded::load(&Sources { env, flags, file: None })?.settings.pipeline.live;
         live.pop().map(|source| source.server).ok_or_else(|| Failure::failed(anyhow!("the server was not understood")))

@@ -20,7 +20,7 @@ use std::path::{Path, PathBuf};
 use serde_json::Value;
 
 pub use self::kind::{Kind, detect};
-pub(super) use self::native::{MAX_SOURCE_NAME_BYTES, is_source_name};
+pub(super) use self::native::{MAX_SOURCE_NAME_BYTES, SOURCE_NAME, is_source_name};
 pub(crate) use self::toml::nested_too_deeply;
 use super::positions::Lines;
 use super::scopes::Scopes;

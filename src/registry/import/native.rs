@@ -72,7 +72,7 @@ fn declared_name(root: &Map<String, Value>, lines: &Lines) -> Result<Option<Stri
         Some(Value::String(name)) if is_source_name(name) => Ok(Some(name.clone())),
         Some(_) => Err(SyntaxError {
             line: lines.line("/registry"),
-            message: "`registry` must be a name of 1 to 128 bytes without `/` and control characters".into(),
+            message: format!("`registry` must be a name of {SOURCE_NAME}"),
         }),
     }
 }
@@ -88,9 +88,11 @@ fn format(root: &Map<String, Value>, lines: &Lines) -> Result<Format, SyntaxErro
     }
 }
 
-/// `/` separates source and tool in ids.
 pub(in crate::registry) const MAX_SOURCE_NAME_BYTES: usize = 128;
+/// What [`is_source_name`] asks for.
+pub(in crate::registry) const SOURCE_NAME: &str = "1 to 128 bytes without `/` and control characters";
 
+/// `/` separates source and tool in ids.
 pub(in crate::registry) fn is_source_name(name: &str) -> bool {
     !name.trim().is_empty()
         && name.len() <= MAX_SOURCE_NAME_BYTES

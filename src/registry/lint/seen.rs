@@ -3,6 +3,8 @@
 
 use serde_json::{Map, Value};
 
+use crate::args::local;
+
 /// References and alternatives followed one after the other.
 const MAX_STEPS: usize = 8;
 
@@ -31,7 +33,7 @@ impl<'a> Seen<'a> {
 
 fn step<'a>(root: &'a Value, map: &'a Map<String, Value>) -> Option<&'a Map<String, Value>> {
     if let Some(reference) = map.get("$ref").and_then(Value::as_str) {
-        return root.pointer(reference.strip_prefix('#')?)?.as_object();
+        return local(root, reference)?.as_object();
     }
     let branches = ["anyOf", "oneOf"].into_iter().find_map(|key| map.get(key)?.as_array())?;
     let mut real = branches.iter().filter(|branch| branch["type"] != "null");

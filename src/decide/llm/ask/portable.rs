@@ -14,6 +14,7 @@ use serde_json::{Map, Value, json};
 
 use super::card::MAX_SCHEMA_DEPTH;
 use super::shortlist::{Named, Shortlist};
+use crate::args::local;
 use crate::catalog::Tool;
 use crate::decide::llm::read::{Arguments, Completion};
 use crate::tool::argument_alias;
@@ -69,8 +70,7 @@ fn of_alternatives(raw: &Value) -> BTreeMap<String, Vec<Value>> {
     const MOST_FORMS: usize = 16;
     let mut found: BTreeMap<String, Vec<Value>> = BTreeMap::new();
     for branch in ["anyOf", "oneOf"].iter().filter_map(|key| raw.get(*key)?.as_array()).flatten() {
-        let target =
-            branch.get("$ref").and_then(Value::as_str).and_then(|target| raw.pointer(target.strip_prefix('#')?));
+        let target = branch.get("$ref").and_then(Value::as_str).and_then(|reference| local(raw, reference));
         let members = target.unwrap_or(branch).get("properties").and_then(Value::as_object);
         for (name, member) in members.into_iter().flatten().filter(|(_, member)| **member != Value::Bool(false)) {
             let form = if member.is_object() { clean(member, 3) } else { json!({}) };

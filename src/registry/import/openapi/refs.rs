@@ -2,6 +2,8 @@
 
 use serde_json::{Map, Value};
 
+use crate::types::encoding::percent_decoded;
+
 /// References that lead to references.
 const MAX_HOPS: usize = 8;
 
@@ -36,30 +38,11 @@ pub(super) fn target<'d>(document: &'d Value, reference: &str) -> Result<(String
         return Err(format!("`{shown}` is no reference into `components`"));
     }
     let decoded = percent_decoded(pointer);
-    let found = [pointer, decoded.as_str()].into_iter().find_map(|pointer| Some((pointer, document.pointer(pointer)?)));
+    let found = [pointer, decoded.as_ref()].into_iter().find_map(|pointer| Some((pointer, document.pointer(pointer)?)));
     match found {
         Some((pointer, value)) => Ok((pointer.to_owned(), value)),
         None => Err(format!("the reference `{shown}` leads nowhere")),
     }
-}
-
-fn percent_decoded(text: &str) -> String {
-    let mut bytes = Vec::with_capacity(text.len());
-    let mut rest = text.as_bytes();
-    while let [first, tail @ ..] = rest {
-        let hex = tail.get(..2).and_then(|digits| std::str::from_utf8(digits).ok());
-        match hex.filter(|_| *first == b'%').and_then(|digits| u8::from_str_radix(digits, 16).ok()) {
-            Some(byte) => {
-                bytes.push(byte);
-                rest = &tail[2..];
-            }
-            None => {
-                bytes.push(*first);
-                rest = tail;
-            }
-        }
-    }
-    String::from_utf8(bytes).unwrap_or_else(|_| text.to_owned())
 }
 
 #[cfg(test)]
