@@ -153,6 +153,10 @@ impl Source {
                     .and_then(|text| registry::import_text(kind, shown, &text, &options))
             }
             Self::Server(server) => {
+                // A report in JSON may go to standard error, too, and stands there alone.
+                if args.format == Format::Text {
+                    eprintln!("{}", server.announcement());
+                }
                 options.name.get_or_insert_with(|| server.name.clone());
                 registry::import_text(Some(Kind::Mcp), Path::new(&server.shown), &server.list()?, &options)
             }

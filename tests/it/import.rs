@@ -166,6 +166,10 @@ async fn a_live_server_is_asked_page_by_page() {
     assert_eq!(registry.cards.keys().map(|id| id.as_str()).collect::<Vec<_>>(), ["get_order", "list_orders", "查订单"]);
     assert!(registry.cards.values().all(|card| card.source == "127.0.0.1" && !card.side_effect_declared));
 
+    let (code, text, report) = import(words(&["mcp", server.url(), "-o", "-", "--format", "json"])).await;
+    let report: Value = serde_json::from_str(&report).unwrap_or_else(|error| panic!("{error}: {report}"));
+    assert!(code == 0 && report["usable"] == 3 && text.contains("查订单"), "{report}");
+
     server.set_fault(Some(ListFault::Down));
     let (code, _, errors) = import(words(&["auto", server.url(), "-o", out, "--force"])).await;
     assert!(code == 1 && errors.contains("gives no list of its tools") && errors.contains("503"), "{code} {errors}");

@@ -58,10 +58,14 @@ pub(super) fn named(args: &Args) -> Result<Option<Server>, Failure> {
 }
 
 impl Server {
+    /// What is said before the wait.
+    pub fn announcement(&self) -> String {
+        format!("asking {} for its tools, for up to {} s", self.shown, self.timeout.as_secs())
+    }
+
     /// The listing, in the form of an answer to `tools/list`.
     pub fn list(&self) -> Result<String, Failure> {
         let server = self.checked()?;
-        eprintln!("asking {} for its tools, for up to {} s", self.shown, self.timeout.as_secs());
         let context = || format!("{} gives no list of its tools", self.shown);
         let tools = block_on(async {
             list_once(&server).await.map_err(|error| {
